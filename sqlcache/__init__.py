@@ -1,0 +1,1 @@
+"""An indexed cache of Kubernetes objects for Python controllers."""

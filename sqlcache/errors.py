@@ -1,0 +1,241 @@
+"""Every error that sqlcache raises.
+
+All derive from `SqlcacheError` and from the builtin that a caller would already catch. A message
+names the input and what was expected of it; the attributes carry the same facts for programs.
+Texts that client-go has are kept word for word, so that a search for them finds both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_SHOWN_CHARS = 200  # a 5 MB string in a message helps nobody
+
+
+def shown(value: Any) -> str:
+    """Return a value as text for a message, shortened to 200 characters."""
+    text = "<nil>" if value is None else str(value)
+    if len(text) > _SHOWN_CHARS:
+        text = f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"
+    return text
+
+
+class SqlcacheError(Exception):
+    """The base of all errors of this package."""
+
+
+class SelectorError(SqlcacheError, ValueError):
+    """A selector, requirement, label key or label value is not valid.
+
+    Source: apimachinery labels.NewRequirement, metav1.LabelSelectorAsSelector.
+    """
+
+
+class SelectorSyntaxError(SelectorError):
+    """A selector string cannot be parsed.
+
+    Attributes:
+        text: the whole selector as given.
+        position: character offset, 0-based, at which parsing stopped.
+        reason: kubectl's words for it.
+    """
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        super().__init__(text, position, reason)
+        self.text, self.position, self.reason = text, position, reason
+
+    def __str__(self) -> str:
+        return f"{self.reason} (at character {self.position} of {shown(repr(self.text))})"
+
+
+class ObjectError(SqlcacheError, ValueError):
+    """A value given as an object is none that the store can keep.
+
+    Attributes:
+        obj: the value.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, obj: Any, reason: str) -> None:
+        super().__init__(obj, reason)
+        self.obj, self.reason = obj, reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ObjectKeyError(ObjectError):
+    """The key function failed on an object.
+
+    Source: client-go tools/cache KeyError.
+    """
+
+    def __str__(self) -> str:
+        return f"couldn't create key for object {shown(self.obj)}: {self.reason}"
+
+
+class TransformError(ObjectError):
+    """The transform function failed on an object; the store is as it was.
+
+    Source: client-go tools/cache store.go, `transforming: …`.
+    """
+
+    def __str__(self) -> str:
+        return f"transforming: {self.reason}"
+
+
+class KeyFormatError(SqlcacheError, ValueError):
+    """A string is no `namespace/name` key.
+
+    Source: client-go SplitMetaNamespaceKey.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        escaped = self.key.replace("\\", "\\\\").replace('"', '\\"')
+        return f'unexpected key format: "{shown(escaped)}"'
+
+
+class IndexNotFoundError(SqlcacheError, LookupError):
+    """No index function is registered under that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"Index with name {self.name} does not exist"
+
+
+class IndexerConflictError(SqlcacheError, ValueError):
+    """Index functions were added under names already in use; none was added.
+
+    Attributes:
+        names: the names in use, sorted.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(tuple(names))
+        self.names = tuple(sorted(names))
+
+    def __str__(self) -> str:
+        return f"indexer conflict: map[{' '.join(f'{name}:{{}}' for name in self.names)}]"
+
+
+class IndexFunctionError(SqlcacheError, ValueError):
+    """An index function failed on an object; the store is as it was.
+
+    client-go panics here, with the object stored and some indexes updated.
+    """
+
+    def __init__(self, key: str, index: str, reason: str) -> None:
+        super().__init__(key, index, reason)
+        self.key, self.index, self.reason = key, index, reason
+
+    def __str__(self) -> str:
+        return (
+            f'unable to calculate an index entry for key "{self.key}"'
+            f' on index "{self.index}": {self.reason}'
+        )
+
+
+class TransactionError(SqlcacheError):
+    """Some operations of a transaction were skipped; the others were applied.
+
+    Attributes:
+        successful_indices: positions, 0-based, of the operations applied.
+        total_transactions: how many were given.
+        errors: one error for each operation skipped, in order.
+
+    Source: client-go tools/cache TransactionError.
+    """
+
+    def __init__(
+        self,
+        successful_indices: Sequence[int],
+        total_transactions: int,
+        errors: Sequence[SqlcacheError],
+    ) -> None:
+        super().__init__(successful_indices, total_transactions, errors)
+        self.successful_indices = tuple(successful_indices)
+        self.total_transactions = total_transactions
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        failed = "; ".join(str(error) for error in self.errors)
+        return (
+            f"{len(self.errors)} of {self.total_transactions} operations were not applied: {failed}"
+        )
+
+
+class NotFoundError(SqlcacheError, LookupError):
+    """No object of that name.
+
+    Source: apimachinery errors.NewNotFound.
+    """
+
+    def __init__(self, resource: str, name: str) -> None:
+        super().__init__(resource, name)
+        self.resource, self.name = resource, name
+
+    def __str__(self) -> str:
+        return f'{self.resource} "{self.name}" not found'
+
+
+class MutatedObjectError(SqlcacheError, RuntimeError):
+    """A caller changed an object that the cache shares with all readers.
+
+    Raised only by stores opened with `detect_mutation=True`.
+    Source: client-go tools/cache mutation_detector.go.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"object {self.key!r} in the cache was changed by a caller; copy it first"
+
+
+class StoreClosedError(SqlcacheError, RuntimeError):
+    """The store was closed before or during the call."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed")
+
+
+class BackendError(SqlcacheError, ValueError):
+    """No backend of that name, or an option that the backend does not have."""
+
+
+class DatabaseError(SqlcacheError, OSError):
+    """The database refused a call: disk full, read-only, locked, input/output error.
+
+    The call left the cache as it was; the driver's error is the cause.
+    """
+
+    def __init__(self, database: str, reason: str) -> None:
+        super().__init__(database, reason)
+        self.database, self.reason = database, reason
+
+    def __str__(self) -> str:
+        return f"{self.database}: {self.reason}"
+
+
+class NotACacheError(DatabaseError):
+    """The file is no SQLite database, or one that sqlcache did not make. It was not touched."""
+
+
+class DamagedDatabaseError(DatabaseError):
+    """The file is cut short or its pages are corrupt. It was not touched."""
+
+
+class SchemaVersionError(DatabaseError):
+    """The file has a schema version that this release does not know, or needs `sqlcache migrate`.
+
+    It was not touched.
+    """
