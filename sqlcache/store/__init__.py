@@ -1,0 +1,103 @@
+"""Stores: what they promise (`api`), and choosing a backend (`open_store`).
+
+| backend | file | selectors are answered by |
+|---|---|---|
+| `dict` | scan.py | a scan of the namespace, as client-go does |
+| `dict-index` | indexed.py | sets of keys, one for each label of each namespace |
+| `sqlite` | sqlite.py | an indexed query in memory |
+| `sqlite:///path` | sqlite.py | an indexed query on a file that outlives the process |
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from sqlcache.errors import BackendError
+from sqlcache.objects import (
+    Indexers,
+    KeyFunc,
+    TransformFunc,
+    deletion_handling_meta_namespace_key_func,
+)
+from sqlcache.store.api import Indexer
+from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.scan import DictStore
+from sqlcache.store.sqlite import DEFAULT_HOT_OBJECTS, SqliteStore
+
+BACKENDS = ("dict", "dict-index", "sqlite")
+DEFAULT_BACKEND = "sqlite"
+BACKEND_VARIABLE = "SQLCACHE_BACKEND"
+_FILE_PREFIX = "sqlite:///"
+
+ObjectMode = Literal["live", "packed"]
+
+
+def open_store(
+    backend: str | None = None,
+    resource: str = "pods",
+    *,
+    indexers: Indexers | None = None,
+    key_func: KeyFunc = deletion_handling_meta_namespace_key_func,
+    transform: TransformFunc | None = None,
+    objects: ObjectMode | None = None,
+    hot_objects: int | None = None,
+    detect_mutation: bool = False,
+) -> Indexer:
+    """Open a store.
+
+    Args:
+        backend: "dict", "dict-index", "sqlite" (in memory) or "sqlite:///path" (a relative path;
+            four slashes for an absolute one). Default: the variable SQLCACHE_BACKEND, else
+            "sqlite".
+        resource: plural resource name. A file keeps each resource apart.
+        indexers: index functions by name, see `sqlcache.store.api`.
+        key_func: makes an object's key.
+        transform: runs on each object before it is stored.
+        objects: SQL backends only. "live" keeps the parsed objects in the process (default in
+            memory); "packed" keeps them as bytes in their rows (always so in a file).
+        hot_objects: SQL backends with packed objects only. How many decoded objects are kept at
+            most for callers that read them again; 0 keeps none.
+        detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
+            for tests.
+
+    Returns:
+        An Indexer. Close it, or use it as a context manager.
+
+    Raises:
+        BackendError: no such backend, or an option that it does not have.
+        DatabaseError: the file cannot be opened; see its subclasses.
+    """
+    name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+    if name in ("dict", "dict-index"):
+        if objects is not None or hot_objects is not None:
+            raise BackendError(f"backend {name!r} has no option objects= or hot_objects=")
+        memory = DictStore if name == "dict" else DictIndexStore
+        return memory(
+            resource,
+            key_func=key_func,
+            indexers=indexers,
+            transform=transform,
+            detect_mutation=detect_mutation,
+        )
+    return SqliteStore(
+        _sqlite_path(name),
+        resource,
+        objects=objects,
+        hot_objects=DEFAULT_HOT_OBJECTS if hot_objects is None else hot_objects,
+        key_func=key_func,
+        indexers=indexers,
+        transform=transform,
+        detect_mutation=detect_mutation,
+    )
+
+
+def _sqlite_path(backend: str) -> str | None:
+    if backend == "sqlite":
+        return None
+    path = backend.removeprefix(_FILE_PREFIX)
+    if path == backend or not path:
+        raise BackendError(
+            f"unknown backend {backend!r}: choose {', '.join(BACKENDS)} or sqlite:///path"
+        )
+    return path

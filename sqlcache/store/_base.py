@@ -1,0 +1,421 @@
+"""What all backends share: keys, transform, validation, batches and the store's RV.
+
+A write is worked out in full (`Change` values: key, object, labels, index values) before the
+backend sees it, so bad input cannot leave half of it behind. A backend only commits changes and
+reads.
+
+Elsewhere: what the methods promise (store.api), the commits (store.scan, indexed, sqlite).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self, final
+
+from sqlcache.errors import (
+    IndexerConflictError,
+    IndexFunctionError,
+    IndexNotFoundError,
+    ObjectError,
+    ObjectKeyError,
+    SqlcacheError,
+    StoreClosedError,
+    TransactionError,
+    TransformError,
+)
+from sqlcache.objects import (
+    IndexFunc,
+    Indexers,
+    KeyFunc,
+    Object,
+    Objects,
+    TransformFunc,
+    deletion_handling_meta_namespace_key_func,
+    metadata,
+    object_name,
+    resource_version,
+)
+from sqlcache.selectors import Selector, SelectorLike, as_selector
+from sqlcache.store._mutation import MutationDetector
+from sqlcache.store.api import Explanation, Keys, StoreStats, Transaction
+
+IndexValues = dict[str, tuple[str, ...]]
+
+
+class Change(NamedTuple):
+    """One key's new state.
+
+    Attributes:
+        key: the object's key.
+        obj: the object, or None: it is deleted.
+        namespace: its namespace; "" when deleted.
+        labels: its labels; empty when deleted.
+        index_values: values by index name, without repeats; empty when deleted.
+    """
+
+    key: str
+    obj: Object | None
+    namespace: str
+    labels: Mapping[str, str]
+    index_values: IndexValues
+
+
+class BaseStore(ABC):
+    """Implements store.api.Indexer on top of a handful of backend methods."""
+
+    backend: str  # the name that open_store knows
+
+    def __init__(
+        self,
+        resource: str = "pods",
+        *,
+        key_func: KeyFunc = deletion_handling_meta_namespace_key_func,
+        indexers: Indexers | None = None,
+        transform: TransformFunc | None = None,
+        detect_mutation: bool = False,
+    ) -> None:
+        self.resource = resource
+        self._key_func = key_func
+        self._transform = transform
+        self._indexers: dict[str, IndexFunc] = dict(indexers or {})
+        self._write_lock = threading.Lock()  # held while changes are worked out and committed
+        self._detector = MutationDetector(key_func) if detect_mutation else None
+        self._closed = False
+
+    # What a backend implements. Writes come with self._write_lock held.
+
+    @abstractmethod
+    def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
+        """Apply changes, at most one per key, and set the RV unless None, in one step."""
+
+    @abstractmethod
+    def _commit_replace(self, changes: Sequence[Change], rv: str) -> None:
+        """Make the content exactly these changes, in one step."""
+
+    @abstractmethod
+    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
+        """Add index values, by key, of index functions that are new."""
+
+    @abstractmethod
+    def _items(self) -> Iterable[tuple[str, Object]]:
+        """Return all (key, object) pairs, for new index functions."""
+
+    @abstractmethod
+    def _get_by_key(self, key: str) -> Object | None: ...
+
+    @abstractmethod
+    def _list(self) -> Objects: ...
+
+    @abstractmethod
+    def _list_keys(self) -> Keys: ...
+
+    @abstractmethod
+    def _select(self, namespace: str, selector: Selector) -> Objects: ...
+
+    @abstractmethod
+    def _count(self, namespace: str, selector: Selector) -> int: ...
+
+    @abstractmethod
+    def _explain(self, namespace: str, selector: Selector) -> Explanation: ...
+
+    @abstractmethod
+    def _stats(self) -> StoreStats: ...
+
+    @abstractmethod
+    def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
+        """Return the objects with any of the values, each once."""
+
+    @abstractmethod
+    def _index_keys(self, index_name: str, value: str) -> Keys: ...
+
+    @abstractmethod
+    def _index_values(self, index_name: str) -> Keys: ...
+
+    @abstractmethod
+    def _resource_version(self) -> str: ...
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Release everything; comes once."""
+
+    # Writes
+
+    def add(self, obj: Any) -> None:
+        with self._write_lock:
+            self._check_open()
+            change = self._put(self._key(obj), self._transformed(obj))
+            self._commit_watched([change], resource_version(change.obj))
+
+    def update(self, obj: Any) -> None:
+        self.add(obj)
+
+    def delete(self, obj: Any) -> None:
+        with self._write_lock:
+            self._check_open()
+            self._commit([_deletion(self._key(obj))], _rv_if_meta(obj))
+
+    def replace(self, objs: Iterable[Any], resource_version: str) -> None:
+        with self._write_lock:
+            self._check_open()
+            changes = {}
+            for obj in objs:
+                key = self._key(obj)
+                changes[key] = self._put(key, self._transformed(obj))
+            self._commit_replace(list(changes.values()), _checked_rv(resource_version))
+            self._watch_all(changes.values())
+
+    def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
+        with self._write_lock:
+            self._check_open()
+            changes: dict[str, Change] = {}
+            rv = None
+            for event in events:
+                kind, obj = _event(event)
+                if kind != "BOOKMARK":
+                    key = self._key(obj)
+                    changes[key] = (
+                        _deletion(key)
+                        if kind == "DELETED"
+                        else self._put(key, self._transformed(obj))
+                    )
+                rv = resource_version(obj)
+            if changes or rv is not None:
+                self._commit_watched(list(changes.values()), rv)
+
+    def transaction(self, *operations: Transaction) -> None:
+        with self._write_lock:
+            self._check_open()
+            changes: dict[str, Change] = {}
+            applied: list[int] = []
+            errors: list[SqlcacheError] = []
+            for position, (kind, obj) in enumerate(operations):
+                if kind not in ("add", "update", "delete"):
+                    raise ValueError(f"unknown transaction type {kind!r}")
+                try:
+                    key = self._key(obj)
+                except ObjectKeyError as error:
+                    errors.append(error)
+                    continue
+                changes[key] = _deletion(key) if kind == "delete" else self._put(key, obj)
+                applied.append(position)
+            if operations:
+                rv = _rv_if_meta(operations[-1].object)
+                self._commit_watched(list(changes.values()), rv)
+        if errors:
+            raise TransactionError(applied, len(operations), errors)
+
+    def bookmark(self, resource_version: str) -> None:
+        with self._write_lock:
+            self._check_open()
+            self._commit([], _checked_rv(resource_version))
+
+    def add_indexers(self, indexers: Indexers) -> None:
+        with self._write_lock:
+            self._check_open()
+            conflicts = [name for name in indexers if name in self._indexers]
+            if conflicts:
+                raise IndexerConflictError(conflicts)
+            values = {key: _index_values(indexers, key, obj) for key, obj in self._items()}
+            self._commit_indexers(list(indexers), values)
+            self._indexers = {**self._indexers, **indexers}
+
+    def resync(self) -> None:
+        self._check_open()
+
+    # Reads
+
+    def get(self, obj: Any) -> Object | None:
+        return self.get_by_key(self._key(obj))
+
+    def get_by_key(self, key: str) -> Object | None:
+        self._check_open()
+        found = self._get_by_key(key)
+        if found is not None and self._detector:
+            self._detector.check([found])
+        return found
+
+    def list_keys(self) -> Keys:
+        self._check_open()
+        return self._list_keys()
+
+    def select(self, namespace: str, selector: SelectorLike) -> Objects:
+        self._check_open()
+        return self._checked(self._select(namespace, as_selector(selector)))
+
+    def count(self, namespace: str, selector: SelectorLike) -> int:
+        self._check_open()
+        return self._count(namespace, as_selector(selector))
+
+    def explain(self, namespace: str, selector: SelectorLike) -> Explanation:
+        self._check_open()
+        return self._explain(namespace, as_selector(selector))
+
+    def stats(self) -> StoreStats:
+        self._check_open()
+        return self._stats()
+
+    def index(self, index_name: str, obj: Any) -> Objects:
+        values = self._index_func(index_name)(obj)
+        return self._checked(self._by_index(index_name, _checked_values(values)))
+
+    def by_index(self, index_name: str, value: str) -> Objects:
+        self._index_func(index_name)
+        return self._checked(self._by_index(index_name, (value,)))
+
+    def index_keys(self, index_name: str, value: str) -> Keys:
+        self._index_func(index_name)
+        return sorted(self._index_keys(index_name, value))
+
+    def list_index_func_values(self, index_name: str) -> Keys:
+        self._check_open()
+        return self._index_values(index_name) if index_name in self._indexers else []
+
+    def get_indexers(self) -> dict[str, IndexFunc]:
+        self._check_open()
+        return dict(self._indexers)
+
+    def last_store_sync_resource_version(self) -> str:
+        self._check_open()
+        return self._resource_version()
+
+    # Last of the reads: its name hides the builtin in the class body from here on.
+    def list(self) -> Objects:
+        self._check_open()
+        return self._checked(self._list())
+
+    # Life
+
+    @final
+    def close(self) -> None:
+        with self._write_lock:
+            if not self._closed:
+                self._closed = True
+                self._close()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Working a write out
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError
+
+    def _key(self, obj: Any) -> str:
+        try:
+            return self._key_func(obj)
+        except Exception as error:
+            raise ObjectKeyError(obj, str(error)) from error
+
+    def _transformed(self, obj: Any) -> Any:
+        if self._transform is None:
+            return obj
+        try:
+            return self._transform(obj)
+        except Exception as error:
+            raise TransformError(obj, str(error)) from error
+
+    def _put(self, key: str, obj: Any) -> Change:
+        namespace = object_name(obj).namespace
+        labels = _checked_labels(key, obj)
+        _check_text(key, "key", key)
+        _check_text(key, "namespace", namespace)
+        return Change(key, obj, namespace, labels, _index_values(self._indexers, key, obj))
+
+    def _index_func(self, index_name: str) -> IndexFunc:
+        self._check_open()
+        try:
+            return self._indexers[index_name]
+        except KeyError:
+            raise IndexNotFoundError(index_name) from None
+
+    def _commit_watched(self, changes: Sequence[Change], rv: str | None) -> None:
+        self._commit(changes, rv)
+        self._watch_all(changes)
+
+    def _watch_all(self, changes: Iterable[Change]) -> None:
+        if self._detector:
+            self._detector.watch(change.obj for change in changes if change.obj is not None)
+
+    def _checked(self, objs: Objects) -> Objects:
+        if self._detector:
+            self._detector.check(objs)
+        return objs
+
+
+def _deletion(key: str) -> Change:
+    return Change(key, None, "", {}, {})
+
+
+def _rv_if_meta(obj: Any) -> str | None:
+    return resource_version(obj) if isinstance(obj, dict) else None
+
+
+def _checked_rv(rv: str) -> str:
+    if not isinstance(rv, str):
+        raise TypeError(f"a resourceVersion is a string, not {rv!r:.200}")
+    return rv
+
+
+def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
+    kind, obj = event.get("type"), event.get("object")
+    if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+        raise ValueError(f"a store takes no watch event of type {kind!r:.200}")
+    metadata(obj)
+    return kind, obj
+
+
+def _check_text(key: str, what: str, text: Any) -> None:
+    if not isinstance(text, str):
+        raise ObjectError(text, f"object {key!r}: {what} is not a string: {text!r:.200}")
+    # JSON on its way into SQLite stops at NUL, and UTF-8 has no lone surrogates. The API server
+    # accepts neither, so no backend does.
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ObjectError(text, f"object {key!r}: {what} is not valid Unicode") from error
+    if "\0" in text:
+        raise ObjectError(text, f"object {key!r}: {what} contains NUL: {text!r:.200}")
+
+
+def _checked_labels(key: str, obj: Object) -> Mapping[str, str]:
+    labels = obj["metadata"].get("labels")
+    if not labels:
+        return {}
+    if not isinstance(labels, dict):
+        raise ObjectError(obj, f"object {key!r}: metadata.labels is not a mapping")
+    for name, value in labels.items():
+        _check_text(key, "label key", name)
+        _check_text(key, f"value of label {name!r}", value)
+    return labels
+
+
+def _checked_values(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"an index function returns a list of strings, not {values!r:.200}")
+    return tuple(dict.fromkeys(values))
+
+
+def _index_values(indexers: Indexers, key: str, obj: Object) -> IndexValues:
+    values = {}
+    for name, index_func in indexers.items():
+        try:
+            values[name] = _checked_values(index_func(obj))
+            for value in values[name]:
+                _check_text(key, f"value of index {name!r}", value)
+        except Exception as error:
+            raise IndexFunctionError(key, name, str(error)) from error
+    return values

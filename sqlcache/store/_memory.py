@@ -1,0 +1,194 @@
+"""Objects in Python dicts: what the scanning and the indexed dict store share.
+
+As in client-go's threadSafeMap: the objects by key, by namespace, and one set of keys for each
+value of an index function, all behind one lock that is held for the look-up and for building the
+result, never while labels are matched.
+
+Unlike client-go, the values that an object was indexed under are remembered, so a caller that
+changes a stored object cannot leave stale entries behind.
+
+Elsewhere: answering a selector (store.scan, store.indexed).
+Source: client-go tools/cache thread_safe_store.go.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.store._base import BaseStore, Change, IndexValues
+from sqlcache.store.api import Keys, LabelKeyStats, StoreStats
+
+_POSTING_BYTES = 33  # one entry of a large set: 16 bytes at the usual fill
+
+
+class _Record(NamedTuple):
+    """What an object was stored under, whatever its caller does to it later."""
+
+    namespace: str
+    index_values: IndexValues
+
+
+class MemoryStore(BaseStore):
+    """A store in dicts; subclasses answer selectors."""
+
+    def __init__(self, resource: str = "pods", **options: Any) -> None:
+        super().__init__(resource, **options)
+        self._lock = threading.Lock()
+        self._rv = ""
+        self._objects: dict[str, Object] = {}
+        self._records: dict[str, _Record] = {}
+        self._by_namespace: dict[str, dict[str, Object]] = {}
+        self._indices: dict[str, dict[str, set[str]]] = {name: {} for name in self._indexers}
+
+    @abstractmethod
+    def _put_labels(self, change: Change) -> None:
+        """Note the labels of an object that comes or changes. self._lock is held."""
+
+    @abstractmethod
+    def _drop_labels(self, key: str) -> None:
+        """Forget the labels of an object that goes. self._lock is held."""
+
+    def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
+        with self._lock:
+            for change in changes:
+                if change.obj is None:
+                    self._remove(change.key)
+                else:
+                    self._store(change, change.obj)
+            if rv is not None:
+                self._rv = rv
+
+    def _commit_replace(self, changes: Sequence[Change], rv: str) -> None:
+        with self._lock:
+            gone = self._objects.keys() - {change.key for change in changes}
+            for key in gone:
+                self._remove(key)
+            for change in changes:
+                if change.obj is not None:
+                    self._store(change, change.obj)
+            self._rv = rv
+
+    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
+        with self._lock:
+            for name in names:
+                self._indices[name] = {}
+            for key, added in values.items():
+                record = self._records[key]
+                self._index(key, {}, added)
+                self._records[key] = record._replace(index_values={**record.index_values, **added})
+
+    def _store(self, change: Change, obj: Object) -> None:
+        key, namespace = change.key, change.namespace
+        old = self._records.get(key)
+        if old is None:
+            self._index(key, {}, change.index_values)
+        else:
+            if old.namespace != namespace:
+                self._leave_namespace(key, old.namespace)
+            if old.index_values != change.index_values:
+                self._index(key, old.index_values, change.index_values)
+        self._objects[key] = obj
+        self._records[key] = _Record(namespace, change.index_values)
+        self._by_namespace.setdefault(namespace, {})[key] = obj
+        self._put_labels(change)
+
+    def _remove(self, key: str) -> None:
+        record = self._records.pop(key, None)
+        if record is not None:
+            del self._objects[key]
+            self._leave_namespace(key, record.namespace)
+            self._index(key, record.index_values, {})
+            self._drop_labels(key)
+
+    def _leave_namespace(self, key: str, namespace: str) -> None:
+        members = self._by_namespace[namespace]
+        del members[key]
+        if not members:
+            del self._by_namespace[namespace]
+
+    def _index(self, key: str, old: IndexValues, new: IndexValues) -> None:
+        for name, values in old.items():
+            for value in values:
+                keys = self._indices[name][value]
+                keys.discard(key)
+                if not keys:
+                    del self._indices[name][value]
+        for name, values in new.items():
+            for value in values:
+                self._indices[name].setdefault(value, set()).add(key)
+
+    def _members(self, namespace: str) -> dict[str, Object]:
+        return self._by_namespace.get(namespace, {}) if namespace else self._objects
+
+    def _snapshot(self, namespace: str) -> Objects:
+        with self._lock:
+            return list(self._members(namespace).values())
+
+    def _items(self) -> Iterable[tuple[str, Object]]:
+        with self._lock:
+            return list(self._objects.items())
+
+    def _get_by_key(self, key: str) -> Object | None:
+        return self._objects.get(key)
+
+    def _list_keys(self) -> Keys:
+        with self._lock:
+            return list(self._objects)
+
+    def _list(self) -> Objects:
+        return self._snapshot("")
+
+    def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
+        with self._lock:
+            index = self._indices[index_name]
+            if len(values) == 1:
+                keys: Iterable[str] = index.get(values[0], ())
+            else:
+                keys = set(chain.from_iterable(index.get(value, ()) for value in values))
+            return [self._objects[key] for key in keys]
+
+    def _index_keys(self, index_name: str, value: str) -> Keys:
+        with self._lock:
+            return list(self._indices[index_name].get(value, ()))
+
+    def _index_values(self, index_name: str) -> Keys:
+        with self._lock:
+            return list(self._indices[index_name])
+
+    def _resource_version(self) -> str:
+        return self._rv
+
+    def _stats(self) -> StoreStats:
+        with self._lock:
+            objs = list(self._objects.values())
+            namespaces, rv = len(self._by_namespace), self._rv
+        pairs: Counter[tuple[str, str, str]] = Counter()
+        for obj in objs:
+            namespace = obj["metadata"].get("namespace") or ""
+            pairs.update((namespace, key, value) for key, value in labels_of(obj).items())
+        keys: dict[str, LabelKeyStats] = {}
+        for (_, key, value), count in pairs.items():
+            cost = len(value.encode()) + count * _POSTING_BYTES
+            seen = keys.get(key, LabelKeyStats(key, 0, 0, 0))
+            keys[key] = LabelKeyStats(
+                key, seen.distinct + 1, seen.objects + count, seen.bytes + cost
+            )
+        return StoreStats(
+            backend=self.backend,
+            resource=self.resource,
+            resource_version=rv,
+            objects=len(objs),
+            namespaces=namespaces,
+            label_keys=tuple(sorted(keys.values(), key=lambda stats: (-stats.bytes, stats.key))),
+            database_bytes=None,
+        )
+
+    def _close(self) -> None:
+        with self._lock:
+            self._objects, self._records, self._by_namespace, self._indices = {}, {}, {}, {}
