@@ -6,6 +6,7 @@
 | a decoded metav1.LabelSelector | `from_label_selector` |
 | labels that must be equal, as in a Service | `from_labels` |
 | any of these | `as_selector` |
+| a field selector, `kubectl --field-selector` | `parse_field_selector` |
 | requirements made one by one | `Selector([Requirement(...), ...])` |
 
 Promises
@@ -28,19 +29,35 @@ from sqlcache.selectors._sources import (
     from_label_selector,
     from_labels,
 )
+from sqlcache.selectors.fields import (
+    METADATA_FIELDS,
+    POD_FIELDS,
+    FieldGetter,
+    FieldRequirement,
+    FieldSelector,
+    field_getter,
+    parse_field_selector,
+)
 from sqlcache.selectors.validation import validate_label_key, validate_label_value
 
 __all__ = [
     "EVERYTHING",
+    "METADATA_FIELDS",
     "NOTHING",
+    "POD_FIELDS",
+    "FieldGetter",
+    "FieldRequirement",
+    "FieldSelector",
     "Operator",
     "Requirement",
     "Selector",
     "SelectorLike",
     "as_selector",
+    "field_getter",
     "from_label_selector",
     "from_labels",
     "parse",
+    "parse_field_selector",
     "validate_label_key",
     "validate_label_value",
 ]

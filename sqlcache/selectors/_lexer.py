@@ -18,8 +18,12 @@ from typing import NamedTuple
 END = ""
 IDENTIFIER = "identifier"
 
-_BLANKS = re.compile(r"[ \t\r\n]*+")
-_TOKEN = re.compile(r"[ \t\r\n]*+(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n\0]++))\0?")
+_SYMBOLS = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
+# Matches at every position, so that finditer skips nothing.
+_TOKEN = re.compile(
+    r"[ \t\r\n]*+ (?: ( == | != | [=!(),<>] | [^=!(),<>\ \t\r\n\0]++ ) \0? | (?=\0|\Z) )",
+    re.VERBOSE,
+)
 
 
 class Token(NamedTuple):
@@ -38,13 +42,10 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> Iterator[Token]:
     """Yield the tokens of a selector; the last one is an END."""
-    position = 0
-    while match := _TOKEN.match(text, position):
-        symbol, identifier = match.groups()
-        if symbol:
-            yield Token(symbol, symbol, match.start(1))
-        else:
-            yield Token(IDENTIFIER, identifier, match.start(2))
-        position = match.end()
-    blanks = _BLANKS.match(text, position)
-    yield Token(END, "", blanks.end() if blanks else position)
+    for match in _TOKEN.finditer(text):
+        literal = match[1]
+        if literal is None:
+            yield Token(END, "", match.end())
+            return
+        kind = literal if literal in _SYMBOLS else IDENTIFIER
+        yield Token(kind, literal, match.start(1))

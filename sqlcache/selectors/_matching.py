@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from sqlcache.selectors._gotext import parse_int64
 
+# Key, operator and values of a requirement.
+Term: TypeAlias = tuple[str, str, tuple[str, ...]]
+# Key of _TEMPLATES, key of the label, operand.
+_Operation: TypeAlias = tuple[str, str, Any]
 Predicate: TypeAlias = Callable[[Mapping[str, str] | None], bool]
 
 _MAX_TERMS = 8  # of one function; the shapes of longer ones would be too many to keep
@@ -37,29 +41,16 @@ _TEMPLATES = _POSITIVE | _NEGATIVE
 _WITH_ONE_VALUE = {"==": "=", "in": "=", "notin": "!="}
 
 
-class Term(NamedTuple):
-    """A requirement as matching sees it."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
-
-
-class _Operation(NamedTuple):
-    code: str  # a key of _TEMPLATES
-    key: str
-    operand: Any
-
-
 def compile_predicate(terms: Sequence[Term]) -> Predicate:
     """Return a function that tells whether labels meet all terms."""
-    if not terms:
-        return _always
-    # Positive ones first: they refuse most objects, and then the others are not evaluated.
-    operations = sorted(map(_operation, terms), key=lambda each: each.code in _NEGATIVE)
+    operations = [_operation(*term) for term in terms]
+    if len(operations) > 1:
+        # They refuse most objects, and then the others are not evaluated.
+        operations.sort(key=_positive_first)
+    if len(operations) <= _MAX_TERMS:
+        return _bind(operations)
     chunks = [operations[i : i + _MAX_TERMS] for i in range(0, len(operations), _MAX_TERMS)]
-    predicates = [_bind(chunk) for chunk in chunks]
-    return predicates[0] if len(predicates) == 1 else _all_of(predicates)
+    return _all_of([_bind(chunk) for chunk in chunks])
 
 
 def never(_labels: Mapping[str, str] | None) -> bool:
@@ -71,33 +62,36 @@ def _always(_labels: Mapping[str, str] | None) -> bool:
     return True
 
 
-def _operation(term: Term) -> _Operation:
-    code: str = term.operator
-    if len(term.values) == 1:
-        code = _WITH_ONE_VALUE.get(code, code)
-    if code in ("in", "notin"):
-        return _Operation(code, term.key, frozenset(term.values))
-    if code in ("gt", "lt"):
-        return _Operation(code, term.key, parse_int64(term.values[0]))
-    return _Operation(code, term.key, term.values[0] if term.values else None)
+def _operation(key: str, operator: str, values: tuple[str, ...]) -> _Operation:
+    if len(values) == 1:
+        operator = _WITH_ONE_VALUE.get(operator, operator)
+        value = values[0]
+        return operator, key, parse_int64(value) if operator in ("gt", "lt") else value
+    return operator, key, frozenset(values)
+
+
+def _positive_first(operation: _Operation) -> bool:
+    return operation[0] in _NEGATIVE
 
 
 def _bind(operations: Sequence[_Operation]) -> Predicate:
-    factory = _factory(tuple(operation.code for operation in operations))
-    return factory(*(part for operation in operations for part in operation[1:]))
+    if not operations:
+        return _always
+    codes, keys, operands = zip(*operations, strict=True)
+    return _factory(codes)(*keys, *operands)
 
 
 @lru_cache(maxsize=_SHAPES_KEPT)
-def _factory(shape: tuple[str, ...]) -> Callable[..., Predicate]:
-    """Return a function from keys and operands, in turn, to the predicate of a shape."""
-    names = [(f"key{i}", f"operand{i}") for i in range(len(shape))]
+def _factory(codes: tuple[str, ...]) -> Callable[..., Predicate]:
+    """Return a function from all keys and all operands to the predicate with these codes."""
+    keys = [f"key{index}" for index in range(len(codes))]
+    operands = [f"operand{index}" for index in range(len(codes))]
     tests = " and ".join(
         f"({_TEMPLATES[code].format(key=key, operand=operand)})"
-        for code, (key, operand) in zip(shape, names, strict=True)
+        for code, key, operand in zip(codes, keys, operands, strict=True)
     )
-    guard = "labels is None or" if _NEGATIVE.keys() >= set(shape) else "labels is not None and"
-    parameters = ", ".join(f"{key}, {operand}" for key, operand in names)
-    source = f"lambda {parameters}: lambda labels: {guard} ({tests})"
+    guard = "labels is None or" if _NEGATIVE.keys() >= set(codes) else "labels is not None and"
+    source = f"lambda {', '.join(keys + operands)}: lambda labels: {guard} ({tests})"
     # Made of the templates above and counters only.
     return cast("Callable[..., Predicate]", eval(source, {"parse_int64": parse_int64}))  # noqa: S307
 

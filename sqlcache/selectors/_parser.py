@@ -113,7 +113,7 @@ class _Parser:
         token = self._take()
         if token.kind != IDENTIFIER:
             raise self._unexpected_inside(token, "identifier")
-        if problems := list(key_problems(token.literal)):
+        if problems := key_problems(token.literal):
             raise self._invalid(token.position, problems)
         return token.literal
 

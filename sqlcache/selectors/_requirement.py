@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from sqlcache.errors import SelectorError
 from sqlcache.selectors._gotext import aggregate, clean, parse_int64, quote, to_json
-from sqlcache.selectors._matching import Predicate, Term, compile_predicate
+from sqlcache.selectors._matching import Predicate, compile_predicate
 from sqlcache.selectors.validation import validate_label_key, validate_label_value
 
 
@@ -101,19 +101,13 @@ class Requirement:
             raise SelectorError(aggregate(problem.message for problem in problems))
         _set(self, key, Operator(operator), given or ())
 
-    @classmethod
-    def _unchecked(cls, key: str, operator: Operator, values: Iterable[str]) -> Requirement:
-        requirement = object.__new__(cls)
-        _set(requirement, key, operator, values)
-        return requirement
-
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Return whether labels meet this requirement; None means no labels.
 
         Source: apimachinery Requirement.Matches.
         """
         if self._predicate is None:
-            predicate = compile_predicate([Term(self.key, self.operator, self.values)])
+            predicate = compile_predicate([(self.key, self.operator, self.values)])
             object.__setattr__(self, "_predicate", predicate)
             return predicate(labels)
         return self._predicate(labels)
@@ -134,9 +128,10 @@ class Requirement:
 
 def _set(requirement: Requirement, key: str, operator: Operator, values: Iterable[str]) -> None:
     printed = tuple(sorted(values))
+    distinct = tuple(dict.fromkeys(printed)) if len(printed) > 1 else printed
     object.__setattr__(requirement, "key", key)
     object.__setattr__(requirement, "operator", operator)
-    object.__setattr__(requirement, "values", tuple(dict.fromkeys(printed)))
+    object.__setattr__(requirement, "values", distinct)
     object.__setattr__(requirement, "_printed", printed)
     object.__setattr__(requirement, "_predicate", None)
 
@@ -153,17 +148,21 @@ def _strings(values: Iterable[str]) -> list[str]:
 
 def unchecked(key: str, operator: Operator, values: Iterable[str]) -> Requirement:
     """Return a requirement of parts that were checked, or that Go does not check either."""
-    return Requirement._unchecked(key, operator, values)
+    requirement = object.__new__(Requirement)
+    _set(requirement, key, operator, values)
+    return requirement
 
 
-def key_problems(key: str, path: str = "") -> Iterator[Problem]:
-    """Yield what is wrong with a key, with its path in front.
+def key_problems(key: str, path: str = "") -> list[Problem]:
+    """Return what is wrong with a key, with its path in front.
 
     Source: apimachinery labels.validateLabelKey.
     """
-    if errors := validate_label_key(key):
-        where = f"{path}: " if path else ""
-        yield Problem(None, f"{where}Invalid value: {quote(key)}: {'; '.join(errors)}")
+    errors = validate_label_key(key)
+    if not errors:
+        return []
+    where = f"{path}: " if path else ""
+    return [Problem(None, f"{where}Invalid value: {quote(key)}: {'; '.join(errors)}")]
 
 
 def value_problems(key: str, operator: str, values: Sequence[str] | None) -> Iterator[Problem]:

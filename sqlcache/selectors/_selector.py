@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from sqlcache.selectors._matching import Predicate, Term, compile_predicate, never
+from sqlcache.selectors._matching import Predicate, compile_predicate, never
 from sqlcache.selectors._requirement import Operator, Requirement
 
+_BY_KEY = attrgetter("key")
 _EXACT = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 
 
@@ -41,8 +43,8 @@ class Selector:
 
         Source: apimachinery labels.NewSelector().Add().
         """
-        ordered = tuple(sorted(requirements, key=lambda requirement: requirement.key))
-        terms = [Term(each.key, each.operator, each.values) for each in ordered]
+        ordered = tuple(sorted(requirements, key=_BY_KEY))
+        terms = [(each.key, each.operator, each.values) for each in ordered]
         _set(self, ordered, True, compile_predicate(terms))
 
     @property
