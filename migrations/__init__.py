@@ -1,0 +1,1 @@
+"""Alembic migrations of the cache schema; installed as `sqlcache.migrations`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, final
 
@@ -92,8 +92,11 @@ class BaseStore(ABC):
         """Apply changes, at most one per key, and set the RV unless None, in one step."""
 
     @abstractmethod
-    def _commit_replace(self, changes: Sequence[Change], rv: str) -> None:
-        """Make the content exactly these changes, in one step."""
+    def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
+        """Make the content exactly these changes, in one step; of one key, the last wins.
+
+        Taking a change may raise: then nothing is replaced.
+        """
 
     @abstractmethod
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
@@ -147,7 +150,7 @@ class BaseStore(ABC):
         with self._write_lock:
             self._check_open()
             change = self._put(self._key(obj), self._transformed(obj))
-            self._commit_watched([change], resource_version(change.obj))
+            self._commit(list(self._watched([change])), resource_version(change.obj))
 
     def update(self, obj: Any) -> None:
         self.add(obj)
@@ -160,12 +163,8 @@ class BaseStore(ABC):
     def replace(self, objs: Iterable[Any], resource_version: str) -> None:
         with self._write_lock:
             self._check_open()
-            changes = {}
-            for obj in objs:
-                key = self._key(obj)
-                changes[key] = self._put(key, self._transformed(obj))
-            self._commit_replace(list(changes.values()), _checked_rv(resource_version))
-            self._watch_all(changes.values())
+            changes = (self._put(self._key(obj), self._transformed(obj)) for obj in objs)
+            self._commit_replace(self._watched(changes), _checked_rv(resource_version))
 
     def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
         with self._write_lock:
@@ -183,7 +182,7 @@ class BaseStore(ABC):
                     )
                 rv = resource_version(obj)
             if changes or rv is not None:
-                self._commit_watched(list(changes.values()), rv)
+                self._commit(list(self._watched(changes.values())), rv)
 
     def transaction(self, *operations: Transaction) -> None:
         with self._write_lock:
@@ -203,7 +202,7 @@ class BaseStore(ABC):
                 applied.append(position)
             if operations:
                 rv = _rv_if_meta(operations[-1].object)
-                self._commit_watched(list(changes.values()), rv)
+                self._commit(list(self._watched(changes.values())), rv)
         if errors:
             raise TransactionError(applied, len(operations), errors)
 
@@ -218,7 +217,7 @@ class BaseStore(ABC):
             conflicts = [name for name in indexers if name in self._indexers]
             if conflicts:
                 raise IndexerConflictError(conflicts)
-            values = {key: _index_values(indexers, key, obj) for key, obj in self._items()}
+            values = {key: index_values(indexers, key, obj) for key, obj in self._items()}
             self._commit_indexers(list(indexers), values)
             self._indexers = {**self._indexers, **indexers}
 
@@ -332,7 +331,7 @@ class BaseStore(ABC):
         labels = _checked_labels(key, obj)
         _check_text(key, "key", key)
         _check_text(key, "namespace", namespace)
-        return Change(key, obj, namespace, labels, _index_values(self._indexers, key, obj))
+        return Change(key, obj, namespace, labels, index_values(self._indexers, key, obj))
 
     def _index_func(self, index_name: str) -> IndexFunc:
         self._check_open()
@@ -341,13 +340,11 @@ class BaseStore(ABC):
         except KeyError:
             raise IndexNotFoundError(index_name) from None
 
-    def _commit_watched(self, changes: Sequence[Change], rv: str | None) -> None:
-        self._commit(changes, rv)
-        self._watch_all(changes)
-
-    def _watch_all(self, changes: Iterable[Change]) -> None:
-        if self._detector:
-            self._detector.watch(change.obj for change in changes if change.obj is not None)
+    def _watched(self, changes: Iterable[Change]) -> Iterator[Change]:
+        for change in changes:
+            if self._detector and change.obj is not None:
+                self._detector.watch([change.obj])
+            yield change
 
     def _checked(self, objs: Objects) -> Objects:
         if self._detector:
@@ -409,7 +406,12 @@ def _checked_values(values: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _index_values(indexers: Indexers, key: str, obj: Object) -> IndexValues:
+def index_values(indexers: Indexers, key: str, obj: Object) -> IndexValues:
+    """Return an object's index values.
+
+    Raises:
+        IndexFunctionError: an index function failed.
+    """
     values = {}
     for name, index_func in indexers.items():
         try:

@@ -64,12 +64,12 @@ class MemoryStore(BaseStore):
             if rv is not None:
                 self._rv = rv
 
-    def _commit_replace(self, changes: Sequence[Change], rv: str) -> None:
+    def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
+        latest = {change.key: change for change in changes}
         with self._lock:
-            gone = self._objects.keys() - {change.key for change in changes}
-            for key in gone:
+            for key in self._objects.keys() - latest.keys():
                 self._remove(key)
-            for change in changes:
+            for change in latest.values():
                 if change.obj is not None:
                     self._store(change, change.obj)
             self._rv = rv

@@ -89,9 +89,7 @@ class DictIndexStore(MemoryStore):
     def _matching(self, namespace: str, selector: Selector) -> Iterable[str]:
         if namespace:
             return self._matching_in(namespace, selector)
-        return [
-            key for each in self._by_namespace for key in self._matching_in(each, selector)
-        ]
+        return [key for each in self._by_namespace for key in self._matching_in(each, selector)]
 
     def _matching_in(self, namespace: str, selector: Selector) -> Iterable[str]:
         postings = self._postings.get(namespace, {})

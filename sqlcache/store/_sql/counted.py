@@ -1,0 +1,139 @@
+"""Counted tables: rows that are made when first needed and go when nothing needs them.
+
+`scope`, `label_key` and `label` each give an id to a name and count its members in `n`. They are
+changed the same way: look the names of a batch up in one statement, work out the new counts, and
+write them in one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+Name = tuple[Any, ...]
+Query = Callable[[str, tuple[Any, ...]], Any]  # gives the first column of the first row
+Statement = tuple[str, tuple[Any, ...]]
+
+
+def to_json(value: Any) -> str:
+    """Return a list as the JSON array that json_each takes as a parameter."""
+    return orjson.dumps(value).decode()
+
+
+class Sequences:
+    """Ids that are never given twice, also by several processes on one file."""
+
+    _READ = "SELECT json_group_object(name, value) FROM sequence"
+    _WRITE = (
+        "INSERT INTO sequence (name, value)"
+        " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+        " WHERE true ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    )
+
+    def __init__(self, query: Query) -> None:
+        """Read all sequences; the caller's transaction, or its lock, keeps other writers out."""
+        self._last: dict[str, int] = orjson.loads(query(self._READ, ()))
+        self._changed: set[str] = set()
+
+    def next(self, name: str) -> int:
+        """Return the next id of a sequence."""
+        self._last[name] = self._last.get(name, 0) + 1
+        self._changed.add(name)
+        return self._last[name]
+
+    def statements(self) -> Iterator[Statement]:
+        """Yield the statement that writes the sequences used."""
+        if self._changed:
+            yield self._WRITE, (to_json([(name, self._last[name]) for name in self._changed]),)
+
+
+@dataclass(frozen=True)
+class CountedTable:
+    """A table with columns that make up a name, an `id` and a count `n`."""
+
+    table: str
+    columns: tuple[str, ...]
+
+    def find(self, query: Query, names: Iterable[Name]) -> dict[Name, tuple[int, int]]:
+        """Return (id, n) of those names that have a row, in one statement."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        rows = orjson.loads(query(self._find_sql, (to_json(wanted),)))
+        return {wanted[position]: (row_id, n) for position, row_id, n in rows}
+
+    def change(
+        self, query: Query, sequences: Sequences, changes: Mapping[Name, int]
+    ) -> tuple[dict[Name, int], list[Statement]]:
+        """Work out new counts.
+
+        Args:
+            query: reads the table.
+            sequences: gives ids to names that have no row yet.
+            changes: what is added to each count; 0 only asks for the id of a name that has a row.
+
+        Returns:
+            The id of each name, and the statements that write the counts.
+        """
+        found = self.find(query, changes)
+        ids: dict[Name, int] = {}
+        written: list[Name] = []
+        gone: list[Name] = []
+        for name, change in changes.items():
+            row = found.get(name)
+            row_id, n = row or (sequences.next(self.table), 0)
+            ids[name] = row_id
+            if n + change <= 0:
+                gone.append(name)
+            elif change:
+                written.append((*name, row_id, n + change))
+        # In key order, so that a large batch fills pages from left to right.
+        written.sort()
+        statements = [(self._write_sql, (to_json(written),))] if written else []
+        return ids, [*statements, *self._removals(gone)]
+
+    def _removals(self, gone: Sequence[Name]) -> Iterator[Statement]:
+        # SQLite 3.40 uses only the first columns of an index for a row value IN (…), so each
+        # group that shares them is a statement of its own.
+        groups: dict[Name, list[Any]] = {}
+        for name in gone:
+            groups.setdefault(name[:-1], []).append(name[-1])
+        for prefix, values in groups.items():
+            yield self._remove_sql, (*prefix, to_json(values))
+
+    @cached_property
+    def _find_sql(self) -> str:
+        matched = " AND ".join(
+            f"t.{column} = json_extract(j.value, '$[{position}]')"
+            for position, column in enumerate(self.columns)
+        )
+        return (
+            "SELECT json_group_array(json_array(j.key, t.id, t.n))"
+            f" FROM json_each(?) j CROSS JOIN {self.table} t WHERE {matched}"
+        )
+
+    @cached_property
+    def _write_sql(self) -> str:
+        names = ", ".join(self.columns)
+        values = ", ".join(
+            f"json_extract(value, '$[{position}]')" for position in range(len(self.columns) + 2)
+        )
+        return (
+            f"INSERT INTO {self.table} ({names}, id, n) SELECT {values} FROM json_each(?)"
+            f" WHERE true ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
+        )
+
+    @cached_property
+    def _remove_sql(self) -> str:
+        *prefix, last = self.columns
+        matched = "".join(f"{column} = ? AND " for column in prefix)
+        return f"DELETE FROM {self.table} WHERE {matched}{last} IN (SELECT value FROM json_each(?))"
+
+
+SCOPES = CountedTable("scope", ("resource_id", "kind", "namespace"))
+LABEL_KEYS = CountedTable("label_key", ("name",))
+LABELS = CountedTable("label", ("scope_id", "key_id", "value"))

@@ -1,0 +1,311 @@
+"""Connections to SQLite: in memory behind one lock, in a file through WAL.
+
+Promises
+- A write is one transaction; if anything in it fails, it is rolled back.
+- A `reading` block sees one state of the database.
+- Driver errors come out as `DatabaseError` or one of its subclasses, naming the database.
+- `close` waits for blocks under way; afterwards every block raises `StoreClosedError`.
+
+In memory there is one connection, and one lock that each block holds. In a file there is one
+connection for writers and a pool of them for readers, who never wait for a writer.
+
+Elsewhere: schema versions (upgrade), statements (lookups, writer, selection).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlcache.errors import (
+    BackendError,
+    DamagedDatabaseError,
+    DatabaseError,
+    NotACacheError,
+    StoreClosedError,
+)
+from sqlcache.store._sql import upgrade
+
+MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by then or are not used
+_BUSY_TIMEOUT_S = 10.0
+_STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
+_FILE_PRAGMAS = (
+    "PRAGMA synchronous=NORMAL",  # WAL survives a crash of the process with this; sqlite.org/wal.html
+    "PRAGMA temp_store=MEMORY",
+    "PRAGMA cache_size=-16384",  # KiB
+    "PRAGMA journal_size_limit=67108864",  # bytes: the log shrinks again after a large replace
+)
+
+
+class Database(ABC):
+    """One SQLite database."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @abstractmethod
+    def reading(self) -> Any:
+        """Return a context manager that gives a connection with one state of the database."""
+
+    @abstractmethod
+    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Any:
+        """Return a context manager that gives a connection within a write transaction.
+
+        It commits at the end of the block, or rolls back if the block raises.
+
+        Args:
+            followers: called after the commit, before anybody reads its result through the
+                connection of a database in memory. May grow within the block.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections, when no block is under way."""
+
+    def one(self, sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        """Return the first column of the first row, or None without rows."""
+        with self.reading() as connection:
+            row = connection.execute(sql, parameters).fetchone()
+        return row[0] if row else None
+
+    def size_bytes(self) -> int:
+        """Return the size of all pages."""
+        return int(self.one("PRAGMA page_count")) * int(self.one("PRAGMA page_size"))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise translated(self.name, error) from error
+
+
+class MemoryDatabase(Database):
+    """A database that lives and dies with this object."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        _check_sqlite()
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = _connect(":memory:")
+        # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
+        self._connection.execute("PRAGMA secure_delete=OFF")
+        upgrade.upgrade(self._connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._translated():
+            yield self._open()
+
+    @contextmanager
+    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._translated():
+            connection = self._open()
+            with transaction(connection, "BEGIN"):
+                yield connection
+            for follower in followers:
+                follower()
+
+    def close(self) -> None:
+        with self._lock, self._translated():
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreClosedError
+        return self._connection
+
+
+class FileDatabase(Database):
+    """A database file; any number of threads and processes read it while one writes."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        _check_sqlite()
+        self._state = threading.Condition()
+        self._active = 0
+        self._closed = False
+        self._readers: list[sqlite3.Connection] = []  # idle ones
+        self._write_lock = threading.Lock()
+        with self._translated():
+            self._writer = open_file(path)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._counted(), self._translated():
+            connection = self._borrow()
+            try:
+                with transaction(connection, "BEGIN"):
+                    yield connection
+            finally:
+                with self._state:
+                    self._readers.append(connection)
+
+    @contextmanager
+    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Iterator[sqlite3.Connection]:
+        # IMMEDIATE: a read that turns into a write can fail with SQLITE_BUSY at once, whatever
+        # the busy timeout says.
+        with self._counted(), self._write_lock, self._translated():
+            with transaction(self._writer, "BEGIN IMMEDIATE"):
+                yield self._writer
+            for follower in followers:
+                follower()
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._state.wait_for(lambda: self._active == 0)
+            connections = [*self._readers, self._writer]
+            self._readers = []
+        with self._translated():
+            for connection in connections:
+                connection.close()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._state:
+            if self._closed:
+                raise StoreClosedError
+            self._active += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._active -= 1
+                self._state.notify_all()
+
+    def _borrow(self) -> sqlite3.Connection:
+        with self._state:
+            if self._readers:
+                return self._readers.pop()
+        connection = _connect(self.name)
+        for pragma in _FILE_PRAGMAS:
+            connection.execute(pragma)
+        return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    """Run a block in a transaction: commit at its end, roll back if it raises."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # A full disk may have made SQLite roll back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def open_file(path: str) -> sqlite3.Connection:
+    """Open a cache file for writing; make it, mode 0600, or bring its schema up to date.
+
+    Raises:
+        NotACacheError, DamagedDatabaseError, SchemaVersionError: it is left as it is.
+        sqlite3.Error: it cannot be opened or upgraded.
+    """
+    if make_empty(path):
+        check_file(path)
+    connection = _connect(path)
+    try:
+        for pragma in _FILE_PRAGMAS:
+            connection.execute(pragma)
+        if upgrade.current(connection) != upgrade.head():
+            upgrade.upgrade(connection)
+        # Persistent, and refused within a transaction: so last, when the file is known as ours.
+        connection.execute("PRAGMA journal_mode=WAL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def make_empty(path: str) -> bool:
+    """Make an empty file, mode 0600, unless there is one. Return whether it has content."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return Path(path).stat().st_size > 0
+    except OSError as error:
+        raise DatabaseError(path, error.strerror or str(error)) from error
+    return False
+
+
+def check_file(path: str) -> None:
+    """Check, without touching it, that a file is a sound cache of a known version.
+
+    Raises:
+        NotACacheError: it is a directory, no SQLite database, or somebody else's.
+        DamagedDatabaseError: it is cut short or its schema is unreadable.
+        SchemaVersionError: it comes from a newer release.
+        DatabaseError: it cannot be read.
+    """
+    if Path(path).is_dir():
+        raise NotACacheError(path, "is a directory")
+    try:
+        connection = _connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+            if application_id != upgrade.APPLICATION_ID:
+                raise NotACacheError(path, "is an SQLite database that sqlcache did not make")
+            pages, page_bytes = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "page_size")
+            )
+            log = Path(f"{path}-wal")
+            if not (log.exists() and log.stat().st_size):
+                expected, actual = pages * page_bytes, Path(path).stat().st_size
+                if actual < expected:
+                    raise DamagedDatabaseError(
+                        path, f"is cut short: {actual} bytes instead of {expected}"
+                    )
+            upgrade.check_known(path, upgrade.current(connection))
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise translated(path, error) from error
+
+
+def translated(name: str, error: sqlite3.Error) -> DatabaseError | StoreClosedError:
+    """Return our error for one of the driver's. Source: sqlite.org/rescode.html."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & 0xFF if code is not None else None
+    if primary == sqlite3.SQLITE_NOTADB:
+        return NotACacheError(name, "is not an SQLite database")
+    if primary == sqlite3.SQLITE_CORRUPT:
+        return DamagedDatabaseError(name, f"is damaged ({error}); load it again")
+    reasons = {
+        sqlite3.SQLITE_FULL: "the disk is full",
+        sqlite3.SQLITE_READONLY: "is read-only",
+        sqlite3.SQLITE_BUSY: f"another process has held it for {_BUSY_TIMEOUT_S:.0f} s",
+        sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+        sqlite3.SQLITE_PERM: "permission denied",
+    }
+    return DatabaseError(name, reasons.get(primary, str(error)) if primary else str(error))
+
+
+def _check_sqlite() -> None:
+    if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
+        needed = ".".join(map(str, MINIMUM_SQLITE))
+        raise BackendError(f"SQLite {needed} or newer is needed, found {sqlite3.sqlite_version}")
+
+
+def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    # isolation_level=None: the driver's own transactions commit around schema changes on 3.11.
+    return sqlite3.connect(
+        database,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS_CACHED,
+        uri=uri,
+    )

@@ -1,0 +1,116 @@
+"""The tables, as SQLAlchemy metadata. Migrations make them; this is what they must amount to.
+
+    resource 1-* scope 1-* object        scope: a namespace, or where index values are filed
+    scope 1-* label *-1 label_key        label: one (scope, key, value), however many objects have it
+    label 1-* posting *-1 object
+
+- `n` columns count members, so selectivity and cardinality cost nothing; a row goes at 0.
+- `object.terms` lists the ids of the object's labels and index values in the order in which they
+  were written, and `object.digest` hashes their texts in that order: equal digests mean that
+  nothing needs to be compared, and a difference is worked out without reading postings.
+- `object.version` grows with every write of the database: what a decoded copy is checked against.
+- Foreign keys are not enforced: the writer knows both ends, and each check is a look-up.
+- The `label` table has its only index as its primary key: one more, for all namespaces, would cost
+  a third of the whole label index and save one look-up for each namespace.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+METADATA = MetaData()
+
+# SQLite makes ids only for a column declared INTEGER; other databases need the room.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+
+class ScopeKind(IntEnum):
+    """What a scope holds together."""
+
+    NAMESPACE = 0
+    INDEXES = 1
+
+
+RESOURCE = Table(
+    "resource",
+    METADATA,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("resource_version", Text, nullable=False),
+)
+
+SCOPE = Table(
+    "scope",
+    METADATA,
+    Column("id", _Id, primary_key=True),
+    Column("resource_id", _Id, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("n", _Id, nullable=False),
+    UniqueConstraint("resource_id", "kind", "namespace", name="scope_by_name"),
+)
+
+OBJECT = Table(
+    "object",
+    METADATA,
+    Column("id", _Id, primary_key=True),
+    Column("resource_id", _Id, nullable=False),
+    Column("scope_id", _Id, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("uid", Text, nullable=False),
+    Column("resource_version", Text, nullable=False),
+    Column("version", _Id, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("terms", LargeBinary, nullable=False),
+    Column("body", LargeBinary),  # null where the process keeps the objects itself
+    UniqueConstraint("resource_id", "key", name="object_by_key"),
+    Index("object_by_scope", "scope_id"),
+)
+
+LABEL_KEY = Table(
+    "label_key",
+    METADATA,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("n", _Id, nullable=False),
+)
+
+LABEL = Table(
+    "label",
+    METADATA,
+    Column("scope_id", _Id, primary_key=True, autoincrement=False),
+    Column("key_id", _Id, primary_key=True, autoincrement=False),
+    Column("value", Text, primary_key=True),
+    Column("id", _Id, nullable=False),
+    Column("n", _Id, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+POSTING = Table(
+    "posting",
+    METADATA,
+    Column("label_id", _Id, primary_key=True, autoincrement=False),
+    Column("object_id", _Id, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+SEQUENCE = Table(
+    "sequence",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", _Id, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,34 @@
+"""What the tables hold, and which label keys cost most."""
+
+from __future__ import annotations
+
+import orjson
+
+from sqlcache.store._sql.counted import Query
+from sqlcache.store.api import LabelKeyStats
+
+_POSTING_BYTES = 14  # two ids of 3 bytes, the record's header and its slot, at full pages
+_LABEL_BYTES = 12  # scope, key, id and count with the record's header and its slot; plus the value
+
+_TOTALS = (
+    "SELECT json_array(ifnull(sum(n), 0), count(*)) FROM scope WHERE resource_id = ? AND kind = 0"
+)
+_KEYS = (
+    "SELECT json_group_array(json_array(k.name, t.labels, t.n, t.bytes)) FROM"
+    " (SELECT l.key_id, count(*) AS labels, sum(l.n) AS n,"
+    "  sum(length(CAST(l.value AS BLOB))) AS bytes"
+    "  FROM scope s CROSS JOIN label l"
+    "  WHERE s.resource_id = ? AND s.kind = 0 AND l.scope_id = s.id GROUP BY l.key_id) t"
+    " CROSS JOIN label_key k WHERE k.id = t.key_id"
+)
+
+
+def collect(query: Query, resource_id: int) -> tuple[int, int, tuple[LabelKeyStats, ...]]:
+    """Return the number of objects, of namespaces, and the label keys, the most expensive first."""
+    objects, namespaces = orjson.loads(query(_TOTALS, (resource_id,)))
+    keys = [
+        LabelKeyStats(key, labels, n, values + labels * _LABEL_BYTES + n * _POSTING_BYTES)
+        for key, labels, n, values in orjson.loads(query(_KEYS, (resource_id,)))
+    ]
+    keys.sort(key=lambda stats: (-stats.bytes, stats.key))
+    return objects, namespaces, tuple(keys)

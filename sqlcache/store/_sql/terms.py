@@ -1,0 +1,74 @@
+"""Terms: the labels and index values of one object, their digest, and their ids as bytes.
+
+A term is (scope, key, value): the scope is the object's namespace for a label, and the one scope
+of all index values for an index value. The order is that of the object's own mappings, so ids can
+be stored without repeating what they stand for: equal digests mean equal terms in equal order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlcache.store._base import IndexValues
+from sqlcache.store._sql.schema import ScopeKind
+
+Scope = tuple[int, str]  # ScopeKind, namespace
+Term = tuple[Scope, str, str]  # scope, key name, value
+
+INDEX_SCOPE: Scope = (int(ScopeKind.INDEXES), "")
+DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
+_WIDE = 2**32
+
+
+def namespace_scope(namespace: str) -> Scope:
+    """Return the scope of a namespace's labels."""
+    return (int(ScopeKind.NAMESPACE), namespace)
+
+
+def digest(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> bytes:
+    """Return 16 bytes that stand for an object's terms and their order.
+
+    Texts contain no NUL, so joining them with it keeps them apart.
+    """
+    parts = [namespace, str(len(labels)), *labels, *labels.values()]
+    for name, values in index_values.items():
+        if values:
+            parts += (name, str(len(values)), *values)
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def terms(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> list[Term]:
+    """Return an object's terms: labels first, then index values."""
+    scope = namespace_scope(namespace)
+    found: list[Term] = [(scope, key, value) for key, value in labels.items()]
+    for name, values in index_values.items():
+        found += [(INDEX_SCOPE, name, value) for value in values]
+    return found
+
+
+def pack_ids(ids: Sequence[int]) -> bytes:
+    """Return ids as little-endian words: 4 bytes each, or 8 behind one leading byte."""
+    if max(ids, default=0) < _WIDE:
+        return struct.pack(f"<{len(ids)}I", *ids)
+    return struct.pack(f"<B{len(ids)}Q", 0, *ids)
+
+
+def unpack_ids(packed: bytes) -> tuple[int, ...]:
+    """Return the ids that `pack_ids` packed."""
+    if len(packed) % 4 == 0:
+        return struct.unpack(f"<{len(packed) // 4}I", packed)
+    return struct.unpack_from(f"<{len(packed) // 8}Q", packed, 1)
+
+
+def labels_and_values(found: Iterable[Term]) -> tuple[dict[str, str], IndexValues]:
+    """Return what `terms` made these terms from, but for indexes without a value."""
+    labels: dict[str, str] = {}
+    values: dict[str, tuple[str, ...]] = {}
+    for scope, key, value in found:
+        if scope == INDEX_SCOPE:
+            values[key] = (*values.get(key, ()), value)
+        else:
+            labels[key] = value
+    return labels, values

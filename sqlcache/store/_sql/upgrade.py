@@ -1,0 +1,112 @@
+"""Schema versions: Alembic on a connection that is already open.
+
+Elsewhere: the migrations themselves (sqlcache.migrations), opening files (engine), the public face
+for files (store.migrations).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.pool import StaticPool
+
+from sqlcache.errors import SchemaVersionError
+
+APPLICATION_ID = 0x73716C63  # "sqlc": tells our files from other SQLite databases
+
+
+def upgrade(connection: sqlite3.Connection, revision: str = "head") -> None:
+    """Bring the schema up to a revision, in one transaction."""
+    _run(connection, lambda config: command.upgrade(config, revision))
+
+
+def downgrade(connection: sqlite3.Connection, revision: str) -> None:
+    """Take the schema down to a revision, or to "base": no tables. One transaction."""
+    _run(connection, lambda config: command.downgrade(config, revision))
+
+
+def current(connection: sqlite3.Connection) -> str | None:
+    """Return the revision of a database, None where no migration has run."""
+    tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'alembic_version'"
+    if connection.execute(tables).fetchone() is None:
+        return None
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row else None
+
+
+@cache
+def head() -> str:
+    """Return the newest revision that this release knows."""
+    revision = _scripts().get_current_head()
+    if revision is None:
+        raise RuntimeError("this installation has no migrations")
+    return revision
+
+
+def history() -> list[tuple[str, str | None, str]]:
+    """Return (revision, the one before, title), newest first."""
+    return [
+        (script.revision, script.down_revision, script.doc)  # type: ignore[misc]
+        for script in _scripts().walk_revisions()
+    ]
+
+
+def check_known(name: str, revision: str | None) -> None:
+    """Check that this release knows a revision.
+
+    Raises:
+        SchemaVersionError: it does not.
+    """
+    if revision is not None and revision not in {known for known, _, _ in history()}:
+        raise SchemaVersionError(
+            name,
+            f"has schema version {revision}, made by a newer sqlcache;"
+            f" this release knows up to {head()}",
+        )
+
+
+def engine_connection(connection: sqlite3.Connection) -> Connection:
+    """Return a SQLAlchemy connection on a driver connection, which stays open when it closes."""
+    return create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool).connect()
+
+
+def differences(connection: sqlite3.Connection) -> list[str]:
+    """Return how a database's tables differ from the metadata; [] if they do not."""
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - only checks pay for it
+
+    from sqlcache.store._sql.schema import METADATA  # noqa: PLC0415
+
+    context = MigrationContext.configure(
+        engine_connection(connection), opts={"compare_type": True, "compare_server_default": True}
+    )
+    return [str(difference) for difference in compare_metadata(context, METADATA)]
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _config(**attributes: object) -> Config:
+    config = Config(attributes=attributes)
+    config.set_main_option("script_location", str(files("sqlcache.migrations")))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _run(connection: sqlite3.Connection, step: Callable[[Config], None]) -> None:
+    with engine_connection(connection) as outer:
+        # IMMEDIATE: of two processes that open a new file at once, the second one waits and then
+        # finds nothing to do. Closing the connection rolls back what was not committed.
+        outer.exec_driver_sql("BEGIN IMMEDIATE")
+        outer.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
+        step(_config(connection=outer))
+        outer.commit()

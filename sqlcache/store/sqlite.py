@@ -1,0 +1,345 @@
+"""`sqlite` backend: objects and their labels as indexed rows, in memory or in a file.
+
+Flow: a write is worked out (store._base), planned as a few set-based statements (writer) and
+committed; then the shelf of objects follows. A selector becomes ids (selection), and the shelf
+turns ids into objects.
+
+Promises
+- One writer at a time. In memory a read waits for the statements of a write; in a file it never
+  does, and sees the last commit.
+- A read is fetched in full before it returns, within one state of the database.
+- What is true is in the tables: several processes may use one file.
+
+Elsewhere: connections (store._sql.engine), schema versions (store._sql.upgrade).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import orjson
+
+from sqlcache.errors import BackendError
+from sqlcache.objects import Object, Objects
+from sqlcache.selectors import NOTHING, Requirement, Selector
+from sqlcache.store._base import BaseStore, Change, IndexValues, index_values
+from sqlcache.store._sql import selection, statistics
+from sqlcache.store._sql.counted import Query, to_json
+from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
+from sqlcache.store._sql.shelf import LiveShelf, PackedShelf, Shelf, batched
+from sqlcache.store._sql.writer import Row, Writer, add_postings, resource_id, run
+from sqlcache.store.api import Explanation, Keys, StoreStats
+
+DEFAULT_HOT_OBJECTS = 20_000
+_OBJECTS_PER_PLAN = 2_000  # bounds what one statement takes as its parameter
+_POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the fuller the pages
+
+_RESOURCE = "SELECT id FROM resource WHERE name = ?"
+_VERSION = "SELECT resource_version FROM resource WHERE name = ?"
+_KEYS = "SELECT json_group_array(key) FROM object WHERE resource_id = ?"
+_IDS = "SELECT json_group_array(id) FROM object WHERE resource_id = ?"
+_HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
+_INDEX = (
+    " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
+    " WHERE k.name = ? AND s.resource_id = ? AND s.kind = 1 AND s.namespace = ''"
+    " AND l.scope_id = s.id AND l.key_id = k.id"
+)
+_INDEX_VALUES = f"SELECT json_group_array(l.value) {_INDEX}"
+_INDEX_IDS = (
+    "SELECT json_group_array(DISTINCT p.object_id)"
+    + _INDEX.replace(" WHERE", " CROSS JOIN posting p WHERE")
+    + " AND l.value IN (SELECT value FROM json_each(?)) AND p.label_id = l.id"
+)
+_KEYS_OF_IDS = (
+    "SELECT json_group_array(o.key) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+)
+
+
+class SqliteStore(BaseStore):
+    """Objects and labels in SQLite."""
+
+    backend = "sqlite"
+
+    def __init__(
+        self,
+        path: str | None = None,
+        resource: str = "pods",
+        *,
+        objects: Literal["live", "packed"] | None = None,
+        hot_objects: int = DEFAULT_HOT_OBJECTS,
+        **options: Any,
+    ) -> None:
+        """Open a store.
+
+        Args:
+            path: of the file; None keeps the database in memory.
+            resource: plural resource name.
+            objects: "live" or "packed"; default "live" in memory, always "packed" in a file.
+            hot_objects: how many decoded objects a packed store keeps at most.
+            options: see `sqlcache.open_store`.
+
+        Raises:
+            BackendError: an option that does not fit.
+            DatabaseError: the file cannot be opened; see its subclasses.
+        """
+        if objects not in (None, "live", "packed"):
+            raise BackendError(f"objects is 'live' or 'packed', not {objects!r}")
+        if path is not None and objects == "live":
+            raise BackendError("a file keeps its objects packed: objects='live' is for memory")
+        if hot_objects < 0:
+            raise BackendError(f"hot_objects is 0 or more, not {hot_objects}")
+        super().__init__(resource, **options)
+        self._live = path is None and objects != "packed"
+        self._shelf: Shelf = (
+            LiveShelf() if self._live else PackedShelf(hot_objects, versioned=path is not None)
+        )
+        self._in_memory = path is None
+        self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
+        self._writer = Writer(resource, self._shelf, lambda: self._indexers)
+        self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
+        self._ready_to_write = False
+        if self._indexers:
+            try:
+                with self._write_lock:
+                    self._prepare_writes()
+            except BaseException:
+                self._db.close()
+                raise
+
+    # Writes
+
+    def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
+        rows = [self._writer.row(change) for change in changes]
+        resource = self._prepare_writes()
+        if self._in_memory and len(rows) <= _OBJECTS_PER_PLAN:
+            # Nobody else writes to this database, so readers need not wait for the planning.
+            plan = self._writer.plan(self._db.one, resource, rows)
+            with self._db.writing([self._shelf.follow(plan)]) as connection:
+                run(connection, plan)
+                self._set_version(connection, rv)
+            return
+        followers: list[Callable[[], None]] = []
+        with self._db.writing(followers) as connection:
+            for batch in batched(rows, _OBJECTS_PER_PLAN):
+                plan = self._writer.plan(_reader(connection), resource, batch)
+                run(connection, plan)
+                followers.append(self._shelf.follow(plan))
+            self._set_version(connection, rv)
+
+    def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
+        rows: Iterable[Row] = (self._writer.row(change) for change in changes)
+        if self._in_memory:
+            # Readers wait for the statements only. Each row is let go when it is written.
+            rows = _draining(deque(rows))
+        resource = self._prepare_writes()
+        followers: list[Callable[[], None]] = []
+        with self._db.writing(followers) as connection:
+            query = _reader(connection)
+            gone = set(orjson.loads(query(_IDS, (resource,))))
+            postings: list[tuple[int, int]] = []
+            for batch in batched(rows, _OBJECTS_PER_PLAN):
+                latest = list({row.key: row for row in batch}.values())
+                plan = self._writer.plan(query, resource, latest)
+                gone.difference_update(stored[0] for stored in plan.stored)
+                followers.append(self._shelf.follow(plan))
+                if plan.removed or len(postings) > _POSTINGS_PER_RUN:
+                    add_postings(connection, postings)
+                    postings = []
+                postings += plan.added
+                plan.added = []
+                run(connection, plan)
+            add_postings(connection, postings)
+            for ids in batched(gone, _OBJECTS_PER_PLAN):
+                plan = self._writer.plan(query, resource, [], ids)
+                run(connection, plan)
+                followers.append(self._shelf.follow(plan))
+            self._set_version(connection, rv)
+
+    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
+        current = self._indexers
+        resource = self._prepare_writes()
+
+        def new_values(key: str, obj: Object) -> IndexValues:
+            return {**index_values(current, key, obj), **values.get(key, {})}
+
+        self._reindex(resource, new_values)
+
+    def _prepare_writes(self) -> int:
+        """Return the resource's id. The first time, make sure of it and of the index values.
+
+        Index values in a file were given by the functions of whoever wrote them; ours may differ.
+        """
+        if self._ready_to_write and self._resource_id is not None:
+            return self._resource_id
+        with self._db.writing() as connection:
+            resource = resource_id(connection, self.resource)
+            stale = _reader(connection)(_HAS_INDEXES, (resource,))
+        if not self._in_memory and (stale or self._indexers):
+            self._reindex(resource, lambda key, obj: index_values(self._indexers, key, obj))
+        self._resource_id, self._ready_to_write = resource, True
+        return resource
+
+    def _reindex(self, resource: int, values: Callable[[str, Object], IndexValues]) -> None:
+        followers: list[Callable[[], None]] = []
+        with self._db.writing(followers) as connection:
+            query = _reader(connection)
+            for ids in batched(orjson.loads(query(_IDS, (resource,))), _OBJECTS_PER_PLAN):
+                objects = self._shelf.stored(query, ids)
+                rows = self._writer.reindexed(query, resource, objects, values)
+                plan = self._writer.plan(query, resource, rows)
+                run(connection, plan)
+                followers.append(self._shelf.follow(plan))
+
+    def _set_version(self, connection: sqlite3.Connection, rv: str | None) -> None:
+        if rv is not None:
+            connection.execute(*self._writer.set_version(rv))
+
+    # Reads
+
+    def _items(self) -> Iterator[tuple[str, Object]]:
+        with self._reading() as (query, resource):
+            ids = orjson.loads(query(_IDS, (resource,)))
+            stored = self._shelf.stored(query, ids)
+            keys = orjson.loads(query(_KEYS_OF_IDS, (to_json(list(stored)),)))
+        return zip(keys, stored.values(), strict=True)
+
+    def _get_by_key(self, key: str) -> Object | None:
+        with self._reading() as (query, resource):
+            return self._shelf.get(query, resource, key)
+
+    def _list_keys(self) -> Keys:
+        with self._reading() as (query, resource):
+            keys: Keys = orjson.loads(query(_KEYS, (resource,)))
+            return keys
+
+    def _select(self, namespace: str, selector: Selector) -> Objects:
+        if selector == NOTHING:
+            return []
+        with self._reading() as (query, resource):
+            place = selection.Place(resource, namespace)
+            selected = selection.select(query, place, selector, live=self._live)
+            objs = self._fetch(query, place, selected)
+        return _filtered(objs, selected.residual)
+
+    def _count(self, namespace: str, selector: Selector) -> int:
+        if selector == NOTHING:
+            return 0
+        with self._reading() as (query, resource):
+            place = selection.Place(resource, namespace)
+            selected = selection.select(query, place, selector, live=self._live)
+            if not selected.residual:
+                found = len(selected.ids)
+                return selection.members(query, place) - found if selected.inverted else found
+            objs = self._fetch(query, place, selected)
+        return len(_filtered(objs, selected.residual))
+
+    def _fetch(
+        self, query: Query, place: selection.Place, selected: selection.Selection
+    ) -> Objects:
+        if not selected.inverted:
+            return self._shelf.fetch(query, list(selected.ids))
+        return self._shelf.everything_but(query, *place, set(selected.ids))
+
+    def _explain(self, namespace: str, selector: Selector) -> Explanation:
+        statements: dict[str, tuple[Any, ...]] = {}
+        with self._reading() as (query, resource):
+
+            def recorded(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+                statements.setdefault(sql, parameters)
+                return query(sql, parameters)
+
+            place = selection.Place(resource, namespace)
+            selected = (
+                selection.Selection(driving="nothing")
+                if selector == NOTHING
+                else selection.select(recorded, place, selector, live=self._live)
+            )
+        plan = []
+        with self._db.reading() as connection:
+            for sql, parameters in statements.items():
+                steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)
+                plan += [str(step[3]) for step in steps.fetchall()]
+        return Explanation(
+            backend=self.backend,
+            namespace=namespace,
+            selector=str(selector),
+            driving=selected.driving,
+            estimated=selected.estimated,
+            matched=self._count(namespace, selector),
+            residual=tuple(str(each) for each in selected.residual),
+            plan=tuple(plan),
+            sql=tuple(statements),
+        )
+
+    def _stats(self) -> StoreStats:
+        with self._reading() as (query, resource):
+            objects, namespaces, keys = statistics.collect(query, resource)
+        return StoreStats(
+            backend=self.backend,
+            resource=self.resource,
+            resource_version=self._resource_version(),
+            objects=objects,
+            namespaces=namespaces,
+            label_keys=keys,
+            database_bytes=self._db.size_bytes(),
+        )
+
+    def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
+        with self._reading() as (query, resource):
+            ids = query(_INDEX_IDS, (index_name, resource, to_json(values)))
+            return self._shelf.fetch(query, orjson.loads(ids))
+
+    def _index_keys(self, index_name: str, value: str) -> Keys:
+        with self._reading() as (query, resource):
+            ids = query(_INDEX_IDS, (index_name, resource, to_json([value])))
+            keys: Keys = orjson.loads(query(_KEYS_OF_IDS, (ids,)))
+            return keys
+
+    def _index_values(self, index_name: str) -> Keys:
+        with self._reading() as (query, resource):
+            values: Keys = orjson.loads(query(_INDEX_VALUES, (index_name, resource)))
+            return values
+
+    def _resource_version(self) -> str:
+        return self._db.one(_VERSION, (self.resource,)) or ""
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Query, int]]:
+        with self._db.reading() as connection:
+            query = _reader(connection)
+            if self._resource_id is None:
+                self._resource_id = query(_RESOURCE, (self.resource,))
+            # Before the first write nothing has this id.
+            yield query, self._resource_id or 0
+
+    # Last of the reads: its name hides the builtin in the class body from here on.
+    def _list(self) -> Objects:
+        with self._reading() as (query, resource):
+            return self._shelf.everything_but(query, resource, "", ())
+
+    def _close(self) -> None:
+        self._db.close()
+
+
+def _reader(connection: sqlite3.Connection) -> Query:
+    def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        row = connection.execute(sql, parameters).fetchone()
+        return row[0] if row else None
+
+    return query
+
+
+def _draining(rows: deque[Row]) -> Iterator[Row]:
+    while rows:
+        yield rows.popleft()
+
+
+def _filtered(objs: Objects, residual: Sequence[Requirement]) -> Objects:
+    if not residual:
+        return objs
+    matches = Selector(residual).matches
+    return [obj for obj in objs if matches(obj["metadata"].get("labels"))]
