@@ -104,7 +104,8 @@ def assert_same(selector: Selector, expected: Case) -> None:
 def test_text_parses_to_the_same_selector(case: Case) -> None:
     selector = parse(case["selector"])
     assert_same(selector, case)
-    assert (parse(str(selector)) == selector) is case["roundTrip"]
+    # Where Go's does not round-trip, only its unstable sort is to blame.
+    assert parse(str(selector)) == selector
     for requirement in selector.requirements:
         built = Requirement(requirement.key, requirement.operator, requirement.values)
         assert built == requirement
