@@ -1,8 +1,9 @@
 """Requirements compiled to one Python function that tests labels.
 
 Promises
-- A predicate does dict lookups and comparisons only: no loop, no attribute of a requirement.
-  A scan of 150,000 pods calls it as often, and a further call costs more than a lookup.
+- A predicate of up to eight terms does dict lookups and comparisons only: no loop, no attribute
+  of a requirement. A scan of 150,000 pods calls it as often, and a further call costs more than
+  a lookup.
 - The code compiled depends on the operators only; keys and values go in as arguments. So
   selectors of one shape share their code, and no text of a caller is ever compiled.
 
@@ -45,8 +46,8 @@ def compile_predicate(terms: Sequence[Term]) -> Predicate:
     """Return a function that tells whether labels meet all terms."""
     operations = [_operation(*term) for term in terms]
     if len(operations) > 1:
-        # They refuse most objects, and then the others are not evaluated.
-        operations.sort(key=_positive_first)
+        # Positive ones first: they refuse most objects, and the rest is then not evaluated.
+        operations.sort(key=_is_negative)
     if len(operations) <= _MAX_TERMS:
         return _bind(operations)
     chunks = [operations[i : i + _MAX_TERMS] for i in range(0, len(operations), _MAX_TERMS)]
@@ -70,7 +71,7 @@ def _operation(key: str, operator: str, values: tuple[str, ...]) -> _Operation:
     return operator, key, frozenset(values)
 
 
-def _positive_first(operation: _Operation) -> bool:
+def _is_negative(operation: _Operation) -> bool:
     return operation[0] in _NEGATIVE
 
 
