@@ -239,3 +239,20 @@ class SchemaVersionError(DatabaseError):
 
     It was not touched.
     """
+
+
+class DumpError(SqlcacheError, ValueError):
+    """A file is no dump of cluster objects, or a broken one.
+
+    Attributes:
+        path: the file as the caller named it, or "stdin".
+        where: the place in it, such as "items[3]" or "line 4, column 7"; "" for the whole file.
+        reason: what is wrong there.
+    """
+
+    def __init__(self, path: str, where: str, reason: str) -> None:
+        super().__init__(path, where, reason)
+        self.path, self.where, self.reason = path, where, reason
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.path, self.where, self.reason) if part)
