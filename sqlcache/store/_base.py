@@ -35,7 +35,6 @@ from sqlcache.objects import (
     TransformFunc,
     deletion_handling_meta_namespace_key_func,
     metadata,
-    object_name,
     resource_version,
 )
 from sqlcache.selectors import Selector, SelectorLike, as_selector
@@ -200,8 +199,8 @@ class BaseStore(ABC):
                     continue
                 changes[key] = _deletion(key) if kind == "delete" else self._put(key, obj)
                 applied.append(position)
-            if operations:
-                rv = _rv_if_meta(operations[-1].object)
+            if applied:
+                rv = _rv_if_meta(operations[applied[-1]].object)
                 self._commit(list(self._watched(changes.values())), rv)
         if errors:
             raise TransactionError(applied, len(operations), errors)
@@ -314,9 +313,12 @@ class BaseStore(ABC):
 
     def _key(self, obj: Any) -> str:
         try:
-            return self._key_func(obj)
+            key = self._key_func(obj)
         except Exception as error:
             raise ObjectKeyError(obj, str(error)) from error
+        if not isinstance(key, str):
+            raise ObjectKeyError(obj, f"the key function returned no string: {key!r:.200}")
+        return key
 
     def _transformed(self, obj: Any) -> Any:
         if self._transform is None:
@@ -327,11 +329,13 @@ class BaseStore(ABC):
             raise TransformError(obj, str(error)) from error
 
     def _put(self, key: str, obj: Any) -> Change:
-        namespace = object_name(obj).namespace
-        labels = _checked_labels(key, obj)
-        _check_text(key, "key", key)
-        _check_text(key, "namespace", namespace)
-        return Change(key, obj, namespace, labels, index_values(self._indexers, key, obj))
+        meta = metadata(obj)
+        namespace, rv, labels = map(meta.get, ("namespace", "resourceVersion", "labels"))
+        namespace = "" if namespace is None else namespace
+        labels = {} if labels is None else labels
+        _check_texts(key, namespace, "" if rv is None else rv, labels)
+        values = index_values(self._indexers, key, obj) if self._indexers else {}
+        return Change(key, obj, namespace, labels, values)
 
     def _index_func(self, index_name: str) -> IndexFunc:
         self._check_open()
@@ -343,7 +347,7 @@ class BaseStore(ABC):
     def _watched(self, changes: Iterable[Change]) -> Iterator[Change]:
         for change in changes:
             if self._detector and change.obj is not None:
-                self._detector.watch([change.obj])
+                self._detector.watch(change.key, change.obj)
             yield change
 
     def _checked(self, objs: Objects) -> Objects:
@@ -357,16 +361,21 @@ def _deletion(key: str) -> Change:
 
 
 def _rv_if_meta(obj: Any) -> str | None:
-    return resource_version(obj) if isinstance(obj, dict) else None
+    has_meta = isinstance(obj, dict) and isinstance(obj.get("metadata"), dict)
+    return resource_version(obj) if has_meta else None
 
 
 def _checked_rv(rv: str) -> str:
     if not isinstance(rv, str):
         raise TypeError(f"a resourceVersion is a string, not {rv!r:.200}")
+    if reason := _unsound(rv):
+        raise ObjectError(rv, f"resourceVersion {reason}: {rv!r:.200}")
     return rv
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
+    if not isinstance(event, Mapping):
+        raise ValueError(f"a watch event is a mapping, not {event!r:.200}")
     kind, obj = event.get("type"), event.get("object")
     if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
         raise ValueError(f"a store takes no watch event of type {kind!r:.200}")
@@ -374,36 +383,51 @@ def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
     return kind, obj
 
 
+def _check_texts(key: str, namespace: Any, rv: Any, labels: Any) -> None:
+    """Check that key, namespace, RV and labels are text that every backend can keep.
+
+    JSON on its way into SQLite stops at NUL, and UTF-8 has no lone surrogates. The API server
+    accepts neither, so no backend does.
+    """
+    try:
+        joined = "\0".join((key, namespace, rv, *labels, *labels.values()))
+        if not joined.isascii():
+            joined.encode()
+        sound = joined.count("\0") == 2 * len(labels) + 2
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        sound = False
+    if not sound:  # one look at all is fast; now find the one
+        if not isinstance(labels, dict):
+            raise ObjectError(labels, f"object {key!r}: metadata.labels is not a mapping")
+        _check_text(key, "key", key)
+        _check_text(key, "namespace", namespace)
+        _check_text(key, "resourceVersion", rv)
+        for name, value in labels.items():
+            _check_text(key, "label key", name)
+            _check_text(key, f"value of label {name!r:.200}", value)
+
+
 def _check_text(key: str, what: str, text: Any) -> None:
     if not isinstance(text, str):
         raise ObjectError(text, f"object {key!r}: {what} is not a string: {text!r:.200}")
-    # JSON on its way into SQLite stops at NUL, and UTF-8 has no lone surrogates. The API server
-    # accepts neither, so no backend does.
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ObjectError(text, f"object {key!r}: {what} is not valid Unicode") from error
-    if "\0" in text:
-        raise ObjectError(text, f"object {key!r}: {what} contains NUL: {text!r:.200}")
+    if reason := _unsound(text):
+        raise ObjectError(text, f"object {key!r}: {what} {reason}: {text!r:.200}")
 
 
-def _checked_labels(key: str, obj: Object) -> Mapping[str, str]:
-    labels = obj["metadata"].get("labels")
-    if not labels:
-        return {}
-    if not isinstance(labels, dict):
-        raise ObjectError(obj, f"object {key!r}: metadata.labels is not a mapping")
-    for name, value in labels.items():
-        _check_text(key, "label key", name)
-        _check_text(key, f"value of label {name!r}", value)
-    return labels
+def _unsound(text: str) -> str | None:
+    """Return why no backend can keep a text, or None."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    return "contains NUL" if "\0" in text else None
 
 
 def _checked_values(values: Any) -> tuple[str, ...]:
-    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+    distinct = () if isinstance(values, str) else tuple(dict.fromkeys(values))
+    if isinstance(values, str) or not all(isinstance(value, str) for value in distinct):
         raise TypeError(f"an index function returns a list of strings, not {values!r:.200}")
-    return tuple(dict.fromkeys(values))
+    return distinct
 
 
 def index_values(indexers: Indexers, key: str, obj: Object) -> IndexValues:

@@ -128,17 +128,22 @@ class MemoryStore(BaseStore):
 
     def _snapshot(self, namespace: str) -> Objects:
         with self._lock:
+            self._check_open()
             return list(self._members(namespace).values())
 
     def _items(self) -> Iterable[tuple[str, Object]]:
         with self._lock:
+            self._check_open()
             return list(self._objects.items())
 
     def _get_by_key(self, key: str) -> Object | None:
-        return self._objects.get(key)
+        with self._lock:
+            self._check_open()
+            return self._objects.get(key)
 
     def _list_keys(self) -> Keys:
         with self._lock:
+            self._check_open()
             return list(self._objects)
 
     def _list(self) -> Objects:
@@ -146,6 +151,7 @@ class MemoryStore(BaseStore):
 
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._lock:
+            self._check_open()
             index = self._indices[index_name]
             if len(values) == 1:
                 keys: Iterable[str] = index.get(values[0], ())
@@ -155,17 +161,22 @@ class MemoryStore(BaseStore):
 
     def _index_keys(self, index_name: str, value: str) -> Keys:
         with self._lock:
+            self._check_open()
             return list(self._indices[index_name].get(value, ()))
 
     def _index_values(self, index_name: str) -> Keys:
         with self._lock:
+            self._check_open()
             return list(self._indices[index_name])
 
     def _resource_version(self) -> str:
-        return self._rv
+        with self._lock:
+            self._check_open()
+            return self._rv
 
     def _stats(self) -> StoreStats:
         with self._lock:
+            self._check_open()
             objs = list(self._objects.values())
             namespaces, rv = len(self._by_namespace), self._rv
         pairs: Counter[tuple[str, str, str]] = Counter()

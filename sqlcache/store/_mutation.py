@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import orjson
 
 from sqlcache.errors import MutatedObjectError
-from sqlcache.objects import KeyFunc, Object
+from sqlcache.objects import KeyFunc, Object, meta_namespace_key_func
 
 _WATCHED_OBJECTS = 100_000  # each entry keeps its object alive; the longest unseen goes first
 
@@ -28,11 +28,10 @@ class MutationDetector:
         self._lock = threading.Lock()
         self._seen: OrderedDict[int, tuple[Object, str, bytes]] = OrderedDict()
 
-    def watch(self, objs: Iterable[Object]) -> None:
-        """Take the present state of these objects as the right one."""
+    def watch(self, key: str, obj: Object) -> None:
+        """Take the present state of the object stored under a key as the right one."""
         with self._lock:
-            for obj in objs:
-                self._remember(obj)
+            self._remember(key, obj)
 
     def check(self, objs: Iterable[Object]) -> None:
         """Compare objects with their remembered state; new ones are remembered.
@@ -44,18 +43,27 @@ class MutationDetector:
             for obj in objs:
                 seen = self._seen.get(id(obj))
                 if seen is None:
-                    self._remember(obj)
+                    self._remember(self._key(obj), obj)
                 elif seen[2] != _digest(obj):
                     raise MutatedObjectError(seen[1])
 
-    def _remember(self, obj: Object) -> None:
+    def _key(self, obj: Object) -> str:
+        try:
+            return self._key_func(obj)
+        except Exception:  # noqa: BLE001 - the key was made before the transform ran
+            return meta_namespace_key_func(obj)
+
+    def _remember(self, key: str, obj: Object) -> None:
         # The entry holds the object, so its id() cannot be taken by another one.
-        self._seen[id(obj)] = (obj, self._key_func(obj), _digest(obj))
+        self._seen[id(obj)] = (obj, key, _digest(obj))
         self._seen.move_to_end(id(obj))
         while len(self._seen) > _WATCHED_OBJECTS:
             self._seen.popitem(last=False)
 
 
 def _digest(obj: Object) -> bytes:
-    encoded = orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+    try:
+        encoded = orjson.dumps(obj, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # what only a store that keeps parsed objects takes, such as 2**70
+        encoded = repr(obj).encode(errors="surrogatepass")
     return hashlib.blake2b(encoded, digest_size=16).digest()

@@ -73,6 +73,7 @@ class DictIndexStore(MemoryStore):
         if selector == NOTHING:
             return []
         with self._lock:
+            self._check_open()
             if selector.empty:
                 return list(self._members(namespace).values())
             objects = self._objects
@@ -82,6 +83,7 @@ class DictIndexStore(MemoryStore):
         if selector == NOTHING:
             return 0
         with self._lock:
+            self._check_open()
             if selector.empty:
                 return len(self._members(namespace))
             return sum(1 for _ in self._matching(namespace, selector))
@@ -116,6 +118,7 @@ class DictIndexStore(MemoryStore):
 
     def _explain(self, namespace: str, selector: Selector) -> Explanation:
         with self._lock:
+            self._check_open()
             namespaces = [namespace] if namespace else list(self._by_namespace)
             total = len(self._members(namespace))
             sizes = {

@@ -93,7 +93,7 @@ class MemoryDatabase(Database):
         super().__init__(":memory:")
         _check_sqlite()
         self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = _connect(":memory:")
+        self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
         upgrade.upgrade(self._connection)
@@ -186,7 +186,7 @@ class FileDatabase(Database):
         with self._state:
             if self._readers:
                 return self._readers.pop()
-        connection = _connect(self.name)
+        connection = connect(self.name)
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
         return connection
@@ -213,9 +213,8 @@ def open_file(path: str) -> sqlite3.Connection:
         NotACacheError, DamagedDatabaseError, SchemaVersionError: it is left as it is.
         sqlite3.Error: it cannot be opened or upgraded.
     """
-    if make_empty(path):
-        check_file(path)
-    connection = _connect(path)
+    prepare_file(path)
+    connection = connect(path)
     try:
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
@@ -229,19 +228,21 @@ def open_file(path: str) -> sqlite3.Connection:
     return connection
 
 
-def make_empty(path: str) -> bool:
-    """Make an empty file, mode 0600, unless there is one. Return whether it has content."""
+def prepare_file(path: str) -> None:
+    """Make an empty file, mode 0600; if there is one with content, check it.
+
+    Raises: as `check_file`.
+    """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        return Path(path).stat().st_size > 0
+        check_file(path)
     except OSError as error:
         raise DatabaseError(path, error.strerror or str(error)) from error
-    return False
 
 
 def check_file(path: str) -> None:
-    """Check, without touching it, that a file is a sound cache of a known version.
+    """Check, without touching it, that a file is a sound cache of a known version, or empty.
 
     Raises:
         NotACacheError: it is a directory, no SQLite database, or somebody else's.
@@ -252,8 +253,10 @@ def check_file(path: str) -> None:
     if Path(path).is_dir():
         raise NotACacheError(path, "is a directory")
     try:
-        connection = _connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+        connection = connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
         try:
+            if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                return
             application_id = connection.execute("PRAGMA application_id").fetchone()[0]
             if application_id != upgrade.APPLICATION_ID:
                 raise NotACacheError(path, "is an SQLite database that sqlcache did not make")
@@ -299,7 +302,8 @@ def _check_sqlite() -> None:
         raise BackendError(f"SQLite {needed} or newer is needed, found {sqlite3.sqlite_version}")
 
 
-def _connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+def connect(database: str, *, uri: bool = False) -> sqlite3.Connection:
+    """Return a connection that begins no transaction by itself and may be used by any thread."""
     # isolation_level=None: the driver's own transactions commit around schema changes on 3.11.
     return sqlite3.connect(
         database,

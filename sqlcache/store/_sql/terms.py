@@ -10,21 +10,29 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 
 from sqlcache.store._base import IndexValues
 from sqlcache.store._sql.schema import ScopeKind
 
-Scope = tuple[int, str]  # ScopeKind, namespace
+Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
 Term = tuple[Scope, str, str]  # scope, key name, value
 
-INDEX_SCOPE: Scope = (int(ScopeKind.INDEXES), "")
+INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
 _WIDE = 2**32
 
 
-def namespace_scope(namespace: str) -> Scope:
-    """Return the scope of a namespace's labels."""
-    return (int(ScopeKind.NAMESPACE), namespace)
+def scope_name(scope: Scope) -> tuple[int, str]:
+    """Return kind and namespace, as the scope's row has them."""
+    if scope == INDEX_SCOPE:
+        return int(ScopeKind.INDEXES), ""
+    return int(ScopeKind.NAMESPACE), scope
+
+
+def scope_of(kind: int, namespace: str) -> Scope:
+    """Return the scope that a row stands for."""
+    return INDEX_SCOPE if kind == ScopeKind.INDEXES else namespace
 
 
 def digest(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> bytes:
@@ -41,8 +49,7 @@ def digest(namespace: str, labels: Mapping[str, str], index_values: IndexValues)
 
 def terms(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> list[Term]:
     """Return an object's terms: labels first, then index values."""
-    scope = namespace_scope(namespace)
-    found: list[Term] = [(scope, key, value) for key, value in labels.items()]
+    found = list(zip(repeat(namespace), labels, labels.values()))  # noqa: B905 - repeat is endless
     for name, values in index_values.items():
         found += [(INDEX_SCOPE, name, value) for value in values]
     return found

@@ -18,6 +18,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import orjson
@@ -36,12 +37,14 @@ from sqlcache.store._sql.counted import (
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import (
     DIGEST_BYTES,
+    INDEX_SCOPE,
     Scope,
     Term,
     digest,
     labels_and_values,
-    namespace_scope,
     pack_ids,
+    scope_name,
+    scope_of,
     terms,
     unpack_ids,
 )
@@ -61,20 +64,26 @@ _TERMS_BY_ID = (
     " WHERE s.resource_id = ? AND l.scope_id = s.id AND k.id = l.key_id"
     " AND l.id IN (SELECT value FROM json_each(?))"
 )
-_FIELDS = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(5))
+# Parameters: ?1 the bytes, ?2 the rows, ?3 the version, ?4 the resource. A row is
+# [id, key, uid, resourceVersion, scope id, start of its bytes, length of its terms, of its body].
 _BYTES = (
-    f"substr(?1, json_extract(value, '$[5]'), {DIGEST_BYTES}),"
-    f" substr(?1, json_extract(value, '$[5]') + {DIGEST_BYTES}, json_extract(value, '$[6]')),"
-    f" substr(?1, json_extract(value, '$[5]') + {DIGEST_BYTES} + json_extract(value, '$[6]'),"
-    " json_extract(value, '$[7]'))"
+    f"substr(?1, json_extract(j.value, '$[5]'), {DIGEST_BYTES})",
+    f"substr(?1, json_extract(j.value, '$[5]') + {DIGEST_BYTES}, json_extract(j.value, '$[6]'))",
+    f"substr(?1, json_extract(j.value, '$[5]') + {DIGEST_BYTES} + json_extract(j.value, '$[6]'),"
+    " json_extract(j.value, '$[7]'))",
 )
-_WRITE_OBJECTS = (
-    "INSERT INTO object (id, scope_id, key, uid, resource_version, digest, terms, body,"
-    f" resource_id, version) SELECT {_FIELDS}, {_BYTES}, ?3, ?4 FROM json_each(?2)"
-    " WHERE true ON CONFLICT (id) DO UPDATE SET scope_id = excluded.scope_id,"
-    " uid = excluded.uid, resource_version = excluded.resource_version,"
-    " version = excluded.version, digest = excluded.digest, terms = excluded.terms,"
-    " body = excluded.body"
+_ADD_OBJECTS = (
+    "INSERT INTO object (id, key, uid, resource_version, scope_id, digest, terms, body, version,"
+    " resource_id) SELECT "
+    + ", ".join(f"json_extract(j.value, '$[{position}]')" for position in range(5))
+    + f", {', '.join(_BYTES)}, ?3, ?4 FROM json_each(?2) j"
+)
+_MOVE_OBJECTS = (
+    "UPDATE object SET uid = json_extract(j.value, '$[2]'),"
+    " resource_version = json_extract(j.value, '$[3]'),"
+    " scope_id = ifnull(json_extract(j.value, '$[4]'), scope_id),"
+    f" digest = {_BYTES[0]}, terms = {_BYTES[1]}, body = {_BYTES[2]}, version = ?3"
+    " FROM json_each(?2) j WHERE object.id = json_extract(j.value, '$[0]')"
 )
 _REFRESH_OBJECTS = (
     "UPDATE object SET uid = json_extract(j.value, '$[1]'),"
@@ -105,25 +114,22 @@ class Row(NamedTuple):
     """One key's new state, with all that can be worked out without the database.
 
     Attributes:
-        key: the object's key; all else is empty if it is deleted.
-        deleted: it goes.
+        key: the object's key.
+        digest: of its terms; None if it goes.
         namespace, labels, index_values: as in the change.
-        uid, resource_version: of the object.
-        digest: of its terms.
         kept: the object, where the shelf keeps it parsed.
         body: the object as bytes, where its row keeps it.
+        identity: its uid and resourceVersion, where its row keeps it.
     """
 
     key: str
-    deleted: bool = True
+    digest: bytes | None = None
     namespace: str = ""
     labels: Mapping[str, str] = {}
     index_values: IndexValues = {}
-    uid: str = ""
-    resource_version: str = ""
-    digest: bytes = b""
     kept: Object | None = None
     body: bytes | None = None
+    identity: tuple[str, str] = ("", "")
 
 
 _Numbered = tuple[int, Row]  # an object's id, and what it becomes
@@ -135,6 +141,11 @@ class _Old(NamedTuple):
     key: str
     namespace: str
     ids: dict[Term, int]
+
+    @property
+    def indexed(self) -> bool:
+        """Return whether any of its terms is an index value; those come last."""
+        return bool(self.ids) and next(reversed(self.ids))[0] == INDEX_SCOPE
 
 
 @dataclass
@@ -171,20 +182,9 @@ class Writer:
         key, obj, namespace, labels, values = change
         if obj is None:
             return Row(key)
-        uid = obj["metadata"].get("uid")
         kept, body = self._shelf.keep(key, obj)
-        return Row(
-            key,
-            False,
-            namespace,
-            labels,
-            values,
-            uid if isinstance(uid, str) else "",
-            resource_version(obj),
-            digest(namespace, labels, values),
-            kept,
-            body,
-        )
+        terms_digest = digest(namespace, labels, values)
+        return Row(key, terms_digest, namespace, labels, values, kept, body, _identity(obj, body))
 
     def set_version(self, rv: str) -> Statement:
         """Return the statement that sets the store's RV."""
@@ -201,39 +201,31 @@ class Writer:
             rows: at most one a key.
             gone_ids: ids of further objects that go.
         """
-        plan = Plan()
         sequences = Sequences(query)
         same, moved, fresh, leaving = _sort_out(query, resource_id, rows, sequences)
         leaving += gone_ids
         old = self._old(query, resource_id, [*leaving, *(object_id for object_id, _ in moved)])
-        written = moved + fresh
-        new_terms = {
-            object_id: terms(row.namespace, row.labels, row.index_values)
-            for object_id, row in written
-        }
-        scope_ids, term_ids, plan.statements = _count(
-            query, sequences, resource_id, written, old, new_terms
-        )
-        packed = {}
-        for object_id, _ in written:
-            before = old[object_id].ids if object_id in old else {}
-            ids = [before.get(term) or term_ids[term] for term in new_terms[object_id]]
-            packed[object_id] = pack_ids(ids)
-            added, removed = set(ids).difference(before.values()), set(before.values()) - set(ids)
-            plan.added += [(label_id, object_id) for label_id in added]
-            plan.removed += [(label_id, object_id) for label_id in removed]
+        difference = _Difference()
         for object_id in leaving:
-            plan.removed += [(label_id, object_id) for label_id in old[object_id].ids.values()]
-            plan.dropped.append((object_id, old[object_id].key))
-        version = sequences.next("version")
-        plan.statements += _object_statements(
-            resource_id, version, same, written, packed, scope_ids, leaving
+            difference.leave(object_id, old[object_id])
+        for object_id, row in moved:
+            difference.move(object_id, old[object_id], row)
+        for object_id, row in fresh:
+            difference.enter(object_id, row)
+        scope_ids, term_ids, statements = difference.counted(query, sequences, resource_id)
+        packed, added = difference.resolved(term_ids)
+        version = sequences.next("version") if rows or gone_ids else 0
+        statements += _object_statements(
+            resource_id, version, same, moved, fresh, packed, scope_ids, leaving
         )
-        plan.statements += sequences.statements()
-        plan.stored = [
-            (object_id, row.key, row.namespace, row.kept) for object_id, row in (*same, *written)
-        ]
-        return plan
+        statements += sequences.statements()
+        return Plan(
+            statements,
+            added,
+            difference.removed,
+            [(number, row.key, row.namespace, row.kept) for number, row in same + moved + fresh],
+            [(object_id, old[object_id].key) for object_id in leaving],
+        )
 
     def reindexed(
         self,
@@ -321,7 +313,7 @@ def _sort_out(
     same, moved, fresh, leaving = [], [], [], []
     for position, row in enumerate(rows):
         object_id, stored = found.get(position, (None, None))
-        if row.deleted:
+        if row.digest is None:
             if object_id is not None:
                 leaving.append(object_id)
         elif object_id is None:
@@ -333,100 +325,157 @@ def _sort_out(
     return same, moved, fresh, leaving
 
 
-def _count(
-    query: Query,
-    sequences: Sequences,
-    resource_id: int,
-    written: Sequence[_Numbered],
-    old: Mapping[int, _Old],
-    new_terms: Mapping[int, list[Term]],
-) -> tuple[dict[Scope, int], dict[Term, int], list[Statement]]:
-    """Return the ids of scopes and of terms that come or go, and the statements that count them."""
-    by_term: Counter[Term] = Counter()
-    by_scope: Counter[Scope] = Counter()
-    for object_id, stored in old.items():
-        by_scope.subtract(_scopes(stored.namespace, stored.ids))
-        by_term.subtract(stored.ids.keys() - set(new_terms.get(object_id, ())))
-    for object_id, row in written:
-        found = new_terms[object_id]
-        by_scope.update(_scopes(row.namespace, found))
-        before = old[object_id].ids if object_id in old else {}
-        by_term.update(term for term in found if term not in before)
-    by_key: Counter[str] = Counter()
-    for (_, key, _), change in by_term.items():
-        by_key[key] += change
-    scopes, statements = SCOPES.change(
-        query, sequences, {(resource_id, *scope): change for scope, change in by_scope.items()}
-    )
-    key_ids, more = LABEL_KEYS.change(
-        query, sequences, {(key,): change for key, change in by_key.items()}
-    )
-    statements += more
-    scope_ids = {(kind, namespace): row_id for (_, kind, namespace), row_id in scopes.items()}
-    names = {
-        (scope_ids[scope], key_ids[key,], value): (scope, key, value)
-        for scope, key, value in by_term
-    }
-    label_ids, more = LABELS.change(
-        query, sequences, {name: by_term[term] for name, term in names.items()}
-    )
-    statements += more
-    return scope_ids, {names[name]: row_id for name, row_id in label_ids.items()}, statements
+class _Difference:
+    """What a batch changes about scopes, terms and postings, summed up.
 
+    Attributes:
+        removed: (label id, object id) of the postings that go.
+    """
 
-def _scopes(namespace: str, found: Iterable[Term]) -> set[Scope]:
-    # An object counts in its namespace even without labels.
-    return {namespace_scope(namespace)} | {scope for scope, _, _ in found}
+    def __init__(self) -> None:
+        self.removed: list[tuple[int, int]] = []
+        self._entered: list[Scope] = []  # one entry for each object that comes into a scope
+        self._left: list[Scope] = []
+        self._gained: list[Term] = []  # one entry for each posting that comes
+        self._lost: list[Term] = []
+        self._terms: list[tuple[int, list[Term], dict[Term, int]]] = []
+
+    def enter(self, object_id: int, row: Row) -> None:
+        """An object comes."""
+        found = terms(row.namespace, row.labels, row.index_values)
+        self._entered.append(row.namespace)
+        if any(row.index_values.values()):
+            self._entered.append(INDEX_SCOPE)
+        self._gained += found
+        self._terms.append((object_id, found, {}))
+
+    def leave(self, object_id: int, old: _Old) -> None:
+        """An object goes."""
+        self._left.append(old.namespace)
+        if old.indexed:
+            self._left.append(INDEX_SCOPE)
+        self._lost += old.ids
+        self.removed += zip(old.ids.values(), repeat(object_id))  # noqa: B905 - repeat is endless
+
+    def move(self, object_id: int, old: _Old, row: Row) -> None:
+        """An object gets other terms."""
+        found = terms(row.namespace, row.labels, row.index_values)
+        lost = old.ids.keys() - found
+        if row.namespace != old.namespace:
+            self._entered.append(row.namespace)
+            self._left.append(old.namespace)
+        indexed = any(row.index_values.values())
+        if indexed != old.indexed:
+            (self._entered if indexed else self._left).append(INDEX_SCOPE)
+        self._lost += lost
+        self._gained += [term for term in found if term not in old.ids]
+        self.removed += [(old.ids[term], object_id) for term in lost]
+        self._terms.append((object_id, found, old.ids))
+
+    def counted(
+        self, query: Query, sequences: Sequences, resource_id: int
+    ) -> tuple[dict[Scope, int], dict[Term, int], list[Statement]]:
+        """Return the ids of scopes and of terms that come or go, and what counts them."""
+        by_term = Counter(self._gained)
+        by_term.subtract(self._lost)
+        by_scope = Counter(self._entered)
+        by_scope.subtract(self._left)
+        by_key: Counter[str] = Counter()
+        for (scope, key, _), change in by_term.items():
+            by_key[key] += change
+            by_scope[scope] += 0
+        scopes, statements = SCOPES.change(
+            query,
+            sequences,
+            {(resource_id, *scope_name(scope)): change for scope, change in by_scope.items()},
+        )
+        key_ids, more = LABEL_KEYS.change(
+            query, sequences, {(key,): change for key, change in by_key.items()}
+        )
+        statements += more
+        scope_ids = {
+            scope_of(kind, namespace): row_id for (_, kind, namespace), row_id in scopes.items()
+        }
+        names = {
+            (scope_ids[scope], key_ids[key,], value): (scope, key, value)
+            for scope, key, value in by_term
+        }
+        label_ids, more = LABELS.change(
+            query, sequences, {name: by_term[term] for name, term in names.items()}
+        )
+        statements += more
+        return scope_ids, {names[name]: row_id for name, row_id in label_ids.items()}, statements
+
+    def resolved(
+        self, term_ids: Mapping[Term, int]
+    ) -> tuple[dict[int, bytes], list[tuple[int, int]]]:
+        """Return the packed term ids by object id, and (label id, object id) of new postings."""
+        packed: dict[int, bytes] = {}
+        added: list[tuple[int, int]] = []
+        for object_id, found, before in self._terms:
+            if before:
+                ids = [before.get(term) or term_ids[term] for term in found]
+                added += [(term_ids[term], object_id) for term in found if term not in before]
+            else:
+                ids = [term_ids[term] for term in found]
+                added += zip(ids, repeat(object_id))  # noqa: B905 - repeat is endless
+            packed[object_id] = pack_ids(ids)
+        return packed, added
 
 
 def _object_statements(
     resource_id: int,
     version: int,
     same: Sequence[_Numbered],
-    written: Sequence[_Numbered],
+    moved: Sequence[_Numbered],
+    fresh: Sequence[_Numbered],
     packed: Mapping[int, bytes],
     scope_ids: Mapping[Scope, int],
     leaving: Sequence[int],
 ) -> Iterator[Statement]:
     # JSON carries no bytes: they go in one parameter, and each row tells where its part begins.
-    if same:
+    changed = [numbered for numbered in same if numbered[1].body is not None]
+    if changed:
         content, refreshed = bytearray(), []
-        for object_id, row in same:
-            start = len(content) + 1
-            content += row.body or b""
-            refreshed.append((object_id, row.uid, row.resource_version, start, _length(row.body)))
+        for object_id, row in changed:
+            refreshed.append((object_id, *row.identity, *_part(content, row.body)))
         yield _REFRESH_OBJECTS, (bytes(content), to_json(refreshed), version)
-    if written:
-        content, inserted = bytearray(), []
-        for object_id, row in written:
-            ids = packed[object_id]
-            start = len(content) + 1
-            content += row.digest + ids + (row.body or b"")
-            inserted.append(
-                (
-                    object_id,
-                    scope_ids[namespace_scope(row.namespace)],
-                    row.key,
-                    row.uid,
-                    row.resource_version,
-                    start,
-                    len(ids),
-                    _length(row.body),
-                )
-            )
-        yield _WRITE_OBJECTS, (bytes(content), to_json(inserted), resource_id, version)
+    for sql, numbered, more in ((_MOVE_OBJECTS, moved, ()), (_ADD_OBJECTS, fresh, (resource_id,))):
+        if numbered:
+            content, written = bytearray(), []
+            for object_id, row in numbered:
+                ids = packed[object_id]
+                start, _ = _part(content, row.digest)
+                _part(content, ids)
+                _, length = _part(content, row.body)
+                place = (scope_ids.get(row.namespace), start, len(ids), length)
+                written.append((object_id, row.key, *row.identity, *place))
+            yield sql, (bytes(content), to_json(written), version, *more)
     if leaving:
         yield _DELETE_OBJECTS, (to_json(leaving),)
 
 
-def _length(body: bytes | None) -> int | None:
-    return None if body is None else len(body)
+def _part(content: bytearray, part: bytes | None) -> tuple[int, int | None]:
+    """Append a part; return where it starts, counted from 1, and its length."""
+    start = len(content) + 1
+    if part is None:
+        return start, None
+    content += part
+    return start, len(part)
+
+
+def _identity(obj: Object, body: bytes | None) -> tuple[str, str]:
+    if body is None:
+        return "", ""
+    uid = obj["metadata"].get("uid")
+    return uid if isinstance(uid, str) else "", resource_version(obj)
 
 
 def _terms_by_id(query: Query, resource_id: int, ids: Sequence[int]) -> dict[int, Term]:
     rows = orjson.loads(query(_TERMS_BY_ID, (resource_id, to_json(ids))))
     return {
-        label_id: ((kind, namespace), key, value) for label_id, kind, namespace, key, value in rows
+        label_id: (scope_of(kind, namespace), key, value)
+        for label_id, kind, namespace, key, value in rows
     }
 
 
