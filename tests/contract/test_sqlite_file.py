@@ -1,0 +1,107 @@
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from sqlcache.store.sqlite import SqliteStore
+from sqlcache.testing.contract import MakeStore, StoreContract, closing_stores, content
+from sqlcache.testing.factories import names, pod
+from tests.backends import open_file_store
+
+
+class TestSqliteFile(StoreContract):
+    """On a file: each store has one of its own."""
+
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
+        with closing_stores(partial(open_file_store, tmp_path)) as make:
+            yield make
+
+
+def by_app(obj: dict[str, dict[str, dict[str, str]]]) -> list[str]:
+    return [obj["metadata"]["labels"]["app"]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache.db"
+
+
+def test_reopened_file_has_the_same_content(path: Path) -> None:
+    with SqliteStore(str(path), indexers={"app": by_app}) as store:
+        store.replace([pod(name, "shop", {"app": f"a{name}"}) for name in "abc"], "5")
+        store.update(pod("a", "shop", {"app": "web", "env": "prod"}, rv="7"))
+        store.delete(pod("b", "shop", rv="8"))
+        before = content(store)
+    with SqliteStore(str(path), indexers={"app": by_app}) as store:
+        assert content(store) == before
+        assert store.last_store_sync_resource_version() == "8"
+        assert names(store.select("shop", "app=web")) == ["a"]
+        assert store.select("", "app=aa") == []
+        store.update(pod("a", "shop", {"app": "db"}, rv="9"))
+        assert store.select("", "env") == []
+        assert sorted(store.list_index_func_values("app")) == ["ac", "db"]
+
+
+def test_reopened_file_takes_the_index_functions_that_are_given_now(path: Path) -> None:
+    with SqliteStore(str(path), indexers={"app": by_app}) as store:
+        store.add(pod("a", labels={"app": "web"}))
+    with SqliteStore(str(path), indexers={"app": lambda obj: ["other"]}) as store:
+        assert store.list_index_func_values("app") == ["other"]
+        assert store.index_keys("app", "web") == []
+    with SqliteStore(str(path)) as store:
+        assert store.get_indexers() == {}
+        assert store.list_index_func_values("app") == []
+        store.add_indexers({"app": by_app})
+        assert store.index_keys("app", "web") == ["default/a"]
+        assert store.list_index_func_values("app") == ["web"]
+
+
+def test_unused_file_can_be_reopened(path: Path) -> None:
+    SqliteStore(str(path)).close()
+    with SqliteStore(str(path)) as store:
+        assert store.list() == []
+        assert store.last_store_sync_resource_version() == ""
+
+
+def test_resources_of_one_file_are_kept_apart(path: Path) -> None:
+    with SqliteStore(str(path), "pods") as pods, SqliteStore(str(path), "services") as services:
+        pods.replace([pod("a", labels={"app": "web"}), pod("b")], "5")
+        services.replace([pod("a", labels={"app": "db"})], "9")
+        services.replace([pod("a", labels={"app": "cache"})], "10")
+        assert names(pods.list()) == ["a", "b"]
+        assert pods.last_store_sync_resource_version() == "5"
+        assert services.select("", "app=web") == []
+        assert names(pods.select("", "app=web")) == ["a"]
+        assert pods.stats().objects == 2
+        assert services.stats().resource == "services"
+        assert [each.objects for each in services.stats().label_keys] == [1]
+        services.replace([], "11")
+        assert names(pods.select("", "app")) == ["a"]
+
+
+def test_file_is_for_its_owner_only(path: Path) -> None:
+    """Pods hold secrets in their environment."""
+    with SqliteStore(str(path)) as store:
+        store.add(pod("a"))
+        modes = {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+    assert "cache.db" in modes
+    assert set(modes.values()) == {0o600}
+
+
+def test_closing_leaves_one_file(path: Path) -> None:
+    with SqliteStore(str(path)) as store:
+        store.replace([pod(f"p{number}") for number in range(100)], "1")
+        store.list()
+    assert [each.name for each in path.parent.iterdir()] == ["cache.db"]
+
+
+def test_file_name_may_be_any(tmp_path: Path) -> None:
+    for name in ("a b.db", "a?b.db", "a#b%20.db", "ü.db", "file:x.db", "'\".db"):
+        path = tmp_path / name
+        with SqliteStore(str(path)) as store:
+            store.add(pod("a"))
+        assert path.is_file()
+        with SqliteStore(str(path)) as store:
+            assert names(store.list()) == ["a"]
