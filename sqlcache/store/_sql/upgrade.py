@@ -84,10 +84,11 @@ def differences(connection: sqlite3.Connection) -> list[str]:
 
     from sqlcache.store._sql.schema import METADATA  # noqa: PLC0415
 
-    context = MigrationContext.configure(
-        engine_connection(connection), opts={"compare_type": True, "compare_server_default": True}
-    )
-    return [str(difference) for difference in compare_metadata(context, METADATA)]
+    with engine_connection(connection) as outer:
+        context = MigrationContext.configure(
+            outer, opts={"compare_type": True, "compare_server_default": True}
+        )
+        return [str(difference) for difference in compare_metadata(context, METADATA)]
 
 
 @cache
