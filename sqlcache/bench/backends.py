@@ -1,0 +1,112 @@
+"""The backends under test, by the names that `--backends` takes, and one of them opened.
+
+| name | object mode | selectors |
+|---|---|---|
+| dict | live | scan: client-go, and the model for answers |
+| dict-index | live | sets of keys |
+| sqlite | live | SQL in memory |
+| sqlite-packed | bytes in the rows, decoded on the way out | SQL in memory |
+| sqlite-file | bytes in the rows | SQL on a WAL file in a temporary directory |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from sqlcache.bench.measuring import settle
+from sqlcache.objects import Objects
+from sqlcache.store import ObjectMode, open_store
+from sqlcache.store.api import Indexer
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """How a backend of the bench is opened.
+
+    Attributes:
+        name: as in `--backends` and in results.
+        store: what `open_store` takes; None stands for a new file.
+        objects: object mode, None where the backend has none.
+    """
+
+    name: str
+    store: str | None
+    objects: ObjectMode | None = None
+
+    @property
+    def database(self) -> bool:
+        """Whether there are database pages to count."""
+        return self.store in (None, "sqlite")
+
+    @property
+    def decodes(self) -> bool:
+        """Whether a read may have to decode the object, so that a cold read differs."""
+        return self.store is None or self.objects == "packed"
+
+
+MODEL = "dict"  # its answers are the right ones
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        Backend("dict", "dict"),
+        Backend("dict-index", "dict-index"),
+        Backend("sqlite", "sqlite", "live"),
+        Backend("sqlite-packed", "sqlite", "packed"),
+        Backend("sqlite-file", None),
+    )
+}
+
+
+class Subject:
+    """One backend with one store open at a time."""
+
+    def __init__(self, backend: Backend, directory: Path) -> None:
+        """Open an empty store.
+
+        Args:
+            backend: the backend.
+            directory: where a file backend puts its files; whoever made it removes it.
+        """
+        self.backend, self._directory = backend, directory
+        self._numbers = count(1)
+        self._path = directory
+        self.store = self._open()
+
+    def renew(self) -> Indexer:
+        """Close the store and open an empty one."""
+        self.store.close()
+        self.store = self._open()
+        return self.store
+
+    def load(self, pods: Sequence[object]) -> None:
+        """Make the store hold these pods."""
+        self.store.replace(pods, resource_version="1")
+
+    def cool(self, pods: Objects) -> None:
+        """Make the store hold no decoded object, so that the next reads are first reads.
+
+        Args:
+            pods: what the store holds; a store in memory is loaded again.
+        """
+        if not self.backend.decodes:
+            return
+        if self.backend.store is None:
+            self.store.close()
+            self.store = open_store(f"sqlite:///{self._path}")
+        else:
+            self.renew()
+            self.load(pods)
+        settle()
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _open(self) -> Indexer:
+        if self.backend.store is not None:
+            return open_store(self.backend.store, objects=self.backend.objects)
+        self._path = self._directory / f"cache-{next(self._numbers)}.db"
+        return open_store(f"sqlite:///{self._path}")

@@ -1,0 +1,99 @@
+"""Clocks, percentiles and memory of the running process.
+
+Promises
+- A sample is one call; what the call returned is released after the clock was read.
+- Percentiles are nearest-rank: always a value that was measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_STATM = Path("/proc/self/statm")
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """Return the smallest sample that a share (0..1) of all samples does not exceed.
+
+    Raises:
+        ValueError: there are no samples.
+    """
+    if not samples:
+        raise ValueError("no samples")
+    return sorted(samples)[max(0, math.ceil(share * len(samples)) - 1)]
+
+
+def timed(
+    calls: Iterable[tuple[K, Callable[[], T]]], budget_s: float, at_least: int
+) -> Iterator[tuple[K, float, T]]:
+    """Yield the name, the microseconds and the result of one call after another.
+
+    Args:
+        calls: names and what to time, in order; may be endless.
+        budget_s: no call starts later than this, counted in timed seconds.
+        at_least: calls that are made whatever they take.
+
+    What the caller does between two results is not timed and not counted.
+    """
+    clock = time.perf_counter_ns
+    left_ns = budget_s * 1e9
+    for made, (name, call) in enumerate(calls):
+        start = clock()
+        result = call()
+        elapsed = clock() - start
+        left_ns -= elapsed
+        yield name, elapsed / 1000, result
+        # A result still held here would be released inside the next call's time.
+        del result
+        if made + 1 >= at_least and left_ns <= 0:
+            return
+
+
+def settle() -> None:
+    """Collect garbage, then keep all that is alive out of later collections.
+
+    Without this, a collection that walks the bench's own pods would hit some samples and not
+    others. What collections cost a backend is measured in the memory scenario, without it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def rss_bytes() -> int:
+    """Return the resident memory of this process, freed memory given back first."""
+    gc.collect()
+    _trim()
+    if _STATM.exists():
+        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+    return peak_rss_bytes()
+
+
+def peak_rss_bytes() -> int:
+    """Return the highest resident memory that this process has had."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _trim() -> None:
+    # glibc keeps freed memory for later; other C libraries have no such call.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

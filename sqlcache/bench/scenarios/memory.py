@@ -1,0 +1,172 @@
+"""`memory`: what the label index takes, what the whole cache takes, and the pause of a full GC.
+
+Label index: pods with ten labels that many pods share and ten that are unique to the pod, and the
+same pods without labels, each in a fresh process. The pods are there before; what the process
+grows by is the store's. The index is the growth with labels less the growth without. Stores that
+keep objects as bytes are left out: their bytes hold the labels once more.
+
+Whole cache: pods of about 4 KB, decoded from JSON and applied in batches as an informer does, so
+that only what the store keeps stays. Then a full garbage collection is timed; nothing is frozen.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from random import Random
+
+import orjson
+
+from sqlcache.bench import realistic, workloads
+from sqlcache.bench.answers import Answer, ask
+from sqlcache.bench.measuring import rss_bytes, timed
+from sqlcache.bench.results import Result
+from sqlcache.bench.scenarios.workload import Cell, Job, Measurement, Workload
+from sqlcache.bench.workloads import BATCH, Column, Question
+from sqlcache.objects import Objects
+from sqlcache.selectors import parse
+
+RSS, PAGES = "process growth", "SQLite pages"
+CACHE, PAUSE = "whole cache, pods of 4 KB", "full garbage collection, pods of 4 KB"
+READ = ", all read once"
+_EVERY_POD = parse("app.kubernetes.io/managed-by=Helm")
+_SHARED_VALUES = 1000
+_COLLECTIONS = 3
+_WITH, _WITHOUT = "store, with labels", "store, without labels"
+
+
+class Memory(Workload):
+    """One store, loaded once; the job's `part` says with which pods."""
+
+    def __init__(self, job: Job) -> None:
+        """Open an empty store."""
+        super().__init__(job)
+        self.part = str(self.options["part"])
+        self.size = int(self.options["pods"])
+
+    def prepare(self) -> list[Answer]:
+        """Load the pods, noting what the process grows by; answer some questions."""
+        # Collections during the load would cost dict minutes and change no byte of what is kept.
+        gc.disable()
+        if self.part == "cache":
+            batches = _batches(realistic.realistic_pods(self.size, self.parameters.seed))
+        else:
+            pods = labelled_pods(self.size, self.parameters.seed, labels=self.part == "labels")
+            batches = (pods[start : start + BATCH] for start in range(0, len(pods), BATCH))
+        self.before = rss_bytes()
+        self._load(batches)
+        self.growth = rss_bytes() - self.before
+        gc.enable()
+        self.pages = self._pages()
+        return ask(self.subject.store, self._questions())
+
+    def read_all(self) -> None:
+        """Ask for every pod, by selector, one namespace after the other."""
+        for namespace in realistic.NAMESPACES:
+            self.subject.store.select(namespace, _EVERY_POD)
+
+    def _pages(self) -> int | None:
+        # The statistics of a dict store count labels one by one, in memory of their own.
+        has_pages = self.subject.backend.database
+        return self.subject.store.stats().database_bytes if has_pages else None
+
+    def _load(self, batches: Iterable[Objects]) -> None:
+        for batch in batches:
+            self.subject.store.apply(event for events in workloads.added(batch) for event in events)
+
+    def _questions(self) -> list[Question]:
+        if self.part == "cache":
+            return [Question(namespace, _EVERY_POD) for namespace in realistic.NAMESPACES[:2]]
+        return [workloads.question("shop", text) for text in ("shared-0=shared-0-7", "unique-3")]
+
+    def cells(self) -> Sequence[Cell]:
+        """Return what was noted, and for the whole cache the pause."""
+        return [_Growth(self)] if self.part != "cache" else [_Growth(self), _Pause(self)]
+
+
+class _Growth(Cell):
+    """What was noted after the load."""
+
+    rounds = 1
+
+    def __init__(self, workload: Memory) -> None:
+        self.workload = workload
+
+    def measure(self, round_number: int) -> list[Measurement]:
+        workload = self.workload
+        name = {"cache": CACHE, "labels": _WITH}.get(workload.part, _WITHOUT)
+        grown = Measurement(name, RSS, workload.size, bytes=workload.growth)
+        if workload.pages is None:
+            return [grown]
+        return [grown, Measurement(name, PAGES, workload.size, bytes=workload.pages)]
+
+
+class _Pause(Cell):
+    """A full collection, then the same after every pod was read."""
+
+    rounds = 2
+
+    def __init__(self, workload: Memory) -> None:
+        self.workload = workload
+
+    def measure(self, round_number: int) -> list[Measurement]:
+        workload = self.workload
+        after = READ if round_number else ""
+        read = []
+        if round_number:
+            workload.read_all()
+            grown = rss_bytes() - workload.before
+            read = [Measurement(CACHE + READ, RSS, workload.size, bytes=grown)]
+        gc.collect()  # drops what came before; not timed
+        calls = [(None, gc.collect)] * _COLLECTIONS
+        pauses = [elapsed for _, elapsed, _ in timed(calls, 0, _COLLECTIONS)]
+        return [*read, Measurement(PAUSE + after, "pause", workload.size, samples_us=pauses)]
+
+
+def label_index(results: Sequence[Result]) -> list[Result]:
+    """Return the results with those of stores with and without labels made into the index's."""
+    without = {
+        (result.backend, result.variant): result for result in results if result.query == _WITHOUT
+    }
+    derived = []
+    for result in results:
+        if result.query == _WITH:
+            derived.append(_index(result, without.get((result.backend, result.variant))))
+        elif result.query != _WITHOUT or result.error is not None:
+            derived.append(result)
+    return derived
+
+
+def _index(result: Result, without: Result | None) -> Result:
+    tuples = 20 * result.pods
+    fields = {**result.fields, "labels": 20, "tuples": tuples, "with_labels_bytes": result.bytes}
+    size = None
+    if result.bytes is not None and without is not None and without.bytes is not None:
+        fields["without_labels_bytes"] = without.bytes
+        size = max(0, result.bytes - without.bytes)
+    error = result.error or (None if size is not None else "nothing to compare with")
+    name = f"index of {tuples:,} labels"
+    return replace(result, query=name, bytes=size, fields=fields, error=error)
+
+
+def labelled_pods(pods: int, seed: int, *, labels: bool) -> Objects:
+    """Return pods with ten shared and ten unique labels, or the same pods without labels."""
+    random = Random(f"memory {seed}")  # noqa: S311 - not for secrets
+    columns: list[Column] = []
+    if labels:
+        values = min(_SHARED_VALUES, max(1, pods // 2))
+        columns += [workloads.uniform(random, pods, f"shared-{key}", values) for key in range(10)]
+        columns += [_unique(random, pods, f"unique-{key}") for key in range(10)]
+    return workloads.pods_with(columns, workloads.one_namespace(pods))
+
+
+def _unique(random: Random, pods: int, key: str) -> Column:
+    # Ten characters, as a pod-template-hash or a job's uid tail have.
+    return [(key, f"{random.getrandbits(16):04x}{number:06x}") for number in range(pods)]
+
+
+def _batches(documents: Iterator[bytes]) -> Iterator[Objects]:
+    while chunk := [orjson.loads(document) for document in islice(documents, BATCH)]:
+        yield chunk

@@ -1,0 +1,202 @@
+"""Which scenarios there are, what each runs, and which of its lines stand for it.
+
+A new scenario is a module with a `Workload` and one entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlcache.bench.results import Parameters, Result
+from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, updates
+from sqlcache.bench.scenarios.workload import Job, Task, Workload
+
+_KINDS_QUICK = ("in (3 values)", "notin (3 values)", "!=", "exists", "!key", ">")
+_CACHE_SHARE_QUICK = 4  # pods of 4 KB take eight times the memory and time of the others
+
+
+def _same(results: Sequence[Result]) -> list[Result]:
+    return list(results)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario.
+
+    Attributes:
+        name: as on the command line.
+        summary: one line, for help and reports.
+        workload: made in each child process from its job.
+        tasks: the workloads of a run, from its parameters.
+        headlines: (start of the query, variant) of the lines that the short table has; the first
+            is the one that the sentence is about.
+        finish: makes the results of all tasks into those that are shown.
+    """
+
+    name: str
+    summary: str
+    workload: Callable[[Job], Workload]
+    tasks: Callable[[Parameters], list[Task]]
+    headlines: tuple[tuple[str, str], ...]
+    finish: Callable[[Sequence[Result]], list[Result]] = _same
+
+
+def _one(parameters: Parameters) -> list[Task]:
+    return [Task()]
+
+
+def _multi_label(parameters: Parameters) -> list[Task]:
+    if parameters.quick:
+        return [Task({"labels": 5, "terms": [5]})]
+    every = [1, 2, 3, 4, 5]
+    return [
+        Task({"labels": 1, "terms": [1]}),
+        Task({"labels": 5, "terms": every}),
+        Task({"labels": 10, "terms": every}),
+        Task({"labels": 20, "terms": [1, 5]}),
+    ]
+
+
+def _set_based(parameters: Parameters) -> list[Task]:
+    if parameters.quick:
+        return [Task({"namespaces": 100, "kinds": list(_KINDS_QUICK)})]
+    return [Task({"namespaces": 100}), Task({"namespaces": 1})]
+
+
+def _namespaces(parameters: Parameters) -> list[Task]:
+    return [Task({"namespaces": count}) for count in ((100,) if parameters.quick else (1, 100))]
+
+
+def _memory(parameters: Parameters) -> list[Task]:
+    pods, alone = parameters.pods, not parameters.quick
+    cached = max(1, pods // _CACHE_SHARE_QUICK) if parameters.quick else pods
+    return [
+        # A packed store has the same index, but holds the labels once more in its objects' bytes.
+        Task({"part": "labels", "pods": pods}, alone, live_only=True),
+        Task({"part": "bare", "pods": pods}, alone, live_only=True),
+        Task({"part": "cache", "pods": cached}, alone),
+    ]
+
+
+def _contention(parameters: Parameters) -> list[Task]:
+    return [Task({"seconds": 0.6 if parameters.quick else 6.0})]
+
+
+def _dumps(parameters: Parameters) -> list[Task]:
+    return [Task({"file": file}) for file in parameters.files]
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "single-label",
+            "one label: 0.1 % and 10 % of the pods match, values uniform or by Zipf's law",
+            queries.SingleLabel,
+            _one,
+            (
+                ("one label, 0.1 % of pods, uniform", "repeat"),
+                ("one label, 0.1 % of pods, uniform", "first"),
+                ("one label, 10 % of pods, uniform", "repeat"),
+            ),
+        ),
+        Scenario(
+            "multi-label",
+            "one to five terms on pods with 1, 5, 10 or 20 labels; two broad terms",
+            queries.MultiLabel,
+            _multi_label,
+            (
+                ("5 of 5 labels, selective one last", "repeat"),
+                ("2 broad of 5 labels, 8 % of pods", "repeat"),
+            ),
+        ),
+        Scenario(
+            "set-based",
+            "in, notin, !=, exists, !key, > and < in one namespace of 1 and of 100",
+            queries.SetBased,
+            _set_based,
+            (
+                ("!=, one of 100 namespaces", "repeat"),
+                ("in (3 values), one of 100 namespaces", "repeat"),
+            ),
+        ),
+        Scenario(
+            "namespaces",
+            "one label asked of one namespace and of all, with 1 and 100 namespaces",
+            queries.Namespaces,
+            _namespaces,
+            (
+                ("svc=…, one of 100 namespaces", "repeat"),
+                ("svc=…, all 100", "repeat"),
+            ),
+        ),
+        Scenario(
+            "update",
+            "watch events applied in batches of 1 and 100: labels unchanged, one or all changed",
+            updates.Updates,
+            _one,
+            (
+                ("one label changed", "batches of 100"),
+                ("labels unchanged", "batches of 100"),
+            ),
+        ),
+        Scenario(
+            "load",
+            "an empty store filled with pods of five labels",
+            loading.Load,
+            _one,
+            (("load all pods", "batches of 500"),),
+        ),
+        Scenario(
+            "replace",
+            "a relist of the pods that the store holds",
+            loading.Replace,
+            _one,
+            (("relist, nothing changed", "replace"),),
+        ),
+        Scenario(
+            "memory",
+            "the label index, the whole cache, and the pause of a full garbage collection",
+            memory.Memory,
+            _memory,
+            (
+                ("index of", memory.RSS),
+                ("index of", memory.PAGES),
+                (memory.CACHE, memory.RSS),
+                (memory.PAUSE, "pause"),
+            ),
+            memory.label_index,
+        ),
+        Scenario(
+            "contention",
+            "four readers and 1,000 writes a second, with and without a busy Python thread",
+            contention.Contention,
+            _contention,
+            (
+                ("read", "no busy thread"),
+                ("read", "busy thread"),
+                ("freshness", "no busy thread"),
+            ),
+        ),
+        Scenario(
+            "dump",
+            "every service selector of a cluster's dump against its pods; needs a file",
+            dump.Dump,
+            _dumps,
+            (("services of", "repeat"),),
+        ),
+    )
+}
+NEEDS_FILE = "dump"
+
+
+def headlines(results: Sequence[Result], scenario: str) -> list[tuple[str, str, int, str]]:
+    """Return the lines (see `Result.line`) that stand for a scenario, the first one first."""
+    lines = list(dict.fromkeys(each.line for each in results if each.scenario == scenario))
+    return [
+        line
+        for query, variant in SCENARIOS[scenario].headlines
+        for line in lines
+        if line[1].startswith(query) and line[3] == variant
+    ]

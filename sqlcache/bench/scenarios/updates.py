@@ -1,0 +1,96 @@
+"""`update`: watch events applied to a full store, in batches of 1 and of 100.
+
+A sample is the time of one batch divided by its events. The events of a batch are made before it
+is timed, each with a new decoded object. Afterwards the store must answer what a plain look at
+every pod answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from random import Random
+from typing import Any
+
+from sqlcache.bench import workloads
+from sqlcache.bench.answers import Answer, ask, by_plain_rule
+from sqlcache.bench.measuring import settle, timed
+from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
+from sqlcache.bench.workloads import Feed, Question
+
+LABELS = {0: "labels unchanged", 1: "one label changed", 5: "all five labels changed"}
+BATCHES = (1, 100)
+_LEAST_BATCHES = 5
+
+
+class Updates(Workload):
+    """Pods with five labels, and a feed that changes them."""
+
+    def prepare(self) -> list[Answer]:
+        """Load the pods and apply one batch of each kind; answer some questions."""
+        seed, size = self.parameters.seed, self.parameters.pods
+        columns = workloads.five_labels(Random(f"update {seed}"), size)  # noqa: S311
+        self.pods = workloads.pods_with(columns, workloads.one_namespace(size))
+        self.subject.load(self.pods)
+        self.feed = Feed(self.pods, seed)
+        for changed in LABELS:
+            for batch in BATCHES:
+                self.apply(self.feed.batch(min(batch, size), changed))
+        settle()
+        return ask(self.subject.store, self.questions())
+
+    def apply(self, events: list[dict[str, Any]]) -> None:
+        """Apply events."""
+        self.subject.store.apply(events)
+
+    def questions(self) -> list[Question]:
+        """Return some questions about every label."""
+        services = islice(workloads.service_questions(len(self.pods)), 10)
+        others = ("app=app-1", "env=env-2,tier=tier-3", "zone!=zone-1", "tier in (tier-1,tier-2)")
+        return [*services, *(workloads.question("shop", text) for text in others)]
+
+    def cells(self) -> Sequence[Cell]:
+        """Return each kind of change in each size of batch."""
+        return [
+            _Batches(self, changed, min(batch, len(self.pods)))
+            for changed in LABELS
+            for batch in BATCHES
+        ]
+
+
+class _Batches(Cell):
+    def __init__(self, workload: Updates, changed: int, batch: int) -> None:
+        self.workload, self.changed, self.batch = workload, changed, batch
+
+    def measure(self, round_number: int) -> list[Measurement]:
+        workload = self.workload
+        batches = workload.parameters.samples // workload.parameters.rounds
+        calls = ((None, self._call()) for _ in range(max(_LEAST_BATCHES, batches)))
+        least = -(-_LEAST_BATCHES // workload.parameters.rounds)
+        result = Measurement(
+            LABELS[self.changed],
+            f"batches of {self.batch}",
+            len(workload.pods),
+            fields={"batch": self.batch, "labels": 5},
+        )
+        self._call()()  # wakes the process and its caches
+        for _, elapsed, _ in timed(calls, workload.timed_s, least):
+            result.samples_us.append(elapsed / self.batch)
+        result.wrong = self._wrong(round_number)
+        return [result]
+
+    def _call(self) -> Any:
+        events = self.workload.feed.batch(self.batch, self.changed)
+        return lambda: self.workload.apply(events)
+
+    def _wrong(self, round_number: int) -> str | None:
+        if round_number + 1 < self.workload.parameters.rounds:
+            return None
+        questions = self.workload.questions()
+        right = by_plain_rule(self.workload.pods, questions)
+        for each, expected, got in zip(
+            questions, right, ask(self.workload.subject.store, questions), strict=True
+        ):
+            if expected != got:
+                return f"{each.selector}: {got[0]} objects instead of {expected[0]}, or others"
+        return None
