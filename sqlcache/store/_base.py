@@ -368,7 +368,7 @@ def _rv_if_meta(obj: Any) -> str | None:
 def _checked_rv(rv: str) -> str:
     if not isinstance(rv, str):
         raise TypeError(f"a resourceVersion is a string, not {rv!r:.200}")
-    if reason := _unsound(rv):
+    if reason := unsound(rv):
         raise ObjectError(rv, f"resourceVersion {reason}: {rv!r:.200}")
     return rv
 
@@ -410,14 +410,15 @@ def _check_texts(key: str, namespace: Any, rv: Any, labels: Any) -> None:
 def _check_text(key: str, what: str, text: Any) -> None:
     if not isinstance(text, str):
         raise ObjectError(text, f"object {key!r}: {what} is not a string: {text!r:.200}")
-    if reason := _unsound(text):
+    if reason := unsound(text):
         raise ObjectError(text, f"object {key!r}: {what} {reason}: {text!r:.200}")
 
 
-def _unsound(text: str) -> str | None:
+def unsound(text: str) -> str | None:
     """Return why no backend can keep a text, or None."""
     try:
-        text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         return "is not valid Unicode"
     return "contains NUL" if "\0" in text else None

@@ -26,7 +26,7 @@ import orjson
 from sqlcache.errors import BackendError
 from sqlcache.objects import Object, Objects
 from sqlcache.selectors import NOTHING, Requirement, Selector
-from sqlcache.store._base import BaseStore, Change, IndexValues, index_values
+from sqlcache.store._base import BaseStore, Change, IndexValues, index_values, unsound
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
@@ -113,7 +113,8 @@ class SqliteStore(BaseStore):
     # Writes
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
-        rows = [self._writer.row(change) for change in changes]
+        # A key that no store can hold is not there to be deleted.
+        rows = [self._writer.row(change) for change in changes if not unsound(change.key)]
         resource = self._prepare_writes()
         if self._in_memory and len(rows) <= _OBJECTS_PER_PLAN:
             # Nobody else writes to this database, so readers need not wait for the planning.
@@ -208,6 +209,8 @@ class SqliteStore(BaseStore):
         return zip(keys, stored.values(), strict=True)
 
     def _get_by_key(self, key: str) -> Object | None:
+        if unsound(key):
+            return None
         with self._reading() as (query, resource):
             return self._shelf.get(query, resource, key)
 
@@ -290,12 +293,12 @@ class SqliteStore(BaseStore):
 
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._reading() as (query, resource):
-            ids = query(_INDEX_IDS, (index_name, resource, to_json(values)))
+            ids = _ids_by_index(query, resource, index_name, values)
             return self._shelf.fetch(query, orjson.loads(ids))
 
     def _index_keys(self, index_name: str, value: str) -> Keys:
         with self._reading() as (query, resource):
-            ids = query(_INDEX_IDS, (index_name, resource, to_json([value])))
+            ids = _ids_by_index(query, resource, index_name, [value])
             keys: Keys = orjson.loads(query(_KEYS_OF_IDS, (ids,)))
             return keys
 
@@ -331,6 +334,12 @@ def _reader(connection: sqlite3.Connection) -> Query:
         return row[0] if row else None
 
     return query
+
+
+def _ids_by_index(query: Query, resource: int, index_name: str, values: Iterable[str]) -> str:
+    sound = [value for value in values if not unsound(value)]
+    ids: str = query(_INDEX_IDS, (index_name, resource, to_json(sound)))
+    return ids
 
 
 def _draining(rows: deque[Row]) -> Iterator[Row]:

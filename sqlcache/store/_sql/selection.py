@@ -24,6 +24,7 @@ from typing import NamedTuple
 import orjson
 
 from sqlcache.selectors import Operator, Requirement, Selector
+from sqlcache.store._base import unsound
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.shapes import statement
 
@@ -119,11 +120,15 @@ def select(query: Query, place: Place, selector: Selector, *, live: bool) -> Sel
         selector: not NOTHING.
         live: objects are at hand parsed, so checking one is cheap.
     """
+    if unsound(place.namespace):
+        return Selection(driving="nothing")
     if selector.empty:
         return Selection(inverted=True, estimated=members(query, place))
     requirements = selector.requirements
     first = requirements[0]
     if len(requirements) == 1 and place.namespace and first.operator in _POSITIVE[:2]:
+        if unsound(first.key) or unsound(first.values[0]):
+            return Selection(driving=str(first))
         ids = orjson.loads(query(_SINGLE, (*place, first.key, first.values[0])))
         return Selection(ids, driving=str(first), estimated=len(ids))
     return _Planner(query, place, requirements, live=live).selection()
@@ -247,6 +252,7 @@ class _Planner:
             (each.key, value, position)
             for position, each in enumerate(requirements)
             for value in each.values
+            if not (unsound(each.key) or unsound(value))
         ]
         condition, parameters = self._place.scopes
         sql = (
@@ -264,7 +270,7 @@ class _Planner:
 
     def _count_keys(self, requirements: Sequence[Requirement]) -> dict[str, int]:
         """Return how many objects carry each key, in all namespaces: an upper bound."""
-        keys = [each.key for each in requirements]
+        keys = [each.key for each in requirements if not unsound(each.key)]
         if not keys:
             return {}
         rows = orjson.loads(self._query(_KEY_MEMBERS, (to_json(keys),)))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+# What would come back as something else is refused instead.
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 _BODIES_PER_STATEMENT = 500  # bounds the text that one statement builds, some MB
 
 _IDS_OF_RESOURCE = "SELECT json_group_array(id) FROM object WHERE resource_id = ?"
@@ -157,7 +159,7 @@ class PackedShelf(Shelf):
 
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
         try:
-            return None, orjson.dumps(obj)
+            return None, orjson.dumps(obj, option=_STRICT)
         except TypeError as error:
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
 
