@@ -18,7 +18,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import repeat, zip_longest
 from typing import NamedTuple
 
 import orjson
@@ -81,9 +81,13 @@ _ADD_OBJECTS = (
 _MOVE_OBJECTS = (
     "UPDATE object SET uid = json_extract(j.value, '$[2]'),"
     " resource_version = json_extract(j.value, '$[3]'),"
-    " scope_id = ifnull(json_extract(j.value, '$[4]'), scope_id),"
     f" digest = {_BYTES[0]}, terms = {_BYTES[1]}, body = {_BYTES[2]}, version = ?3"
     " FROM json_each(?2) j WHERE object.id = json_extract(j.value, '$[0]')"
+)
+# Apart, for naming the column has its index written again even if nothing changes.
+_RESCOPE_OBJECTS = (
+    "UPDATE object SET scope_id = json_extract(j.value, '$[1]')"
+    " FROM json_each(?) j WHERE object.id = json_extract(j.value, '$[0]')"
 )
 _REFRESH_OBJECTS = (
     "UPDATE object SET uid = json_extract(j.value, '$[1]'),"
@@ -136,16 +140,17 @@ _Numbered = tuple[int, Row]  # an object's id, and what it becomes
 
 
 class _Old(NamedTuple):
-    """What is stored of an object whose terms change or go: ids are its label ids by term."""
+    """What is stored of an object whose terms change or go: its terms, and their label ids."""
 
     key: str
     namespace: str
-    ids: dict[Term, int]
+    terms: list[Term]
+    ids: tuple[int, ...]
 
     @property
     def indexed(self) -> bool:
         """Return whether any of its terms is an index value; those come last."""
-        return bool(self.ids) and next(reversed(self.ids))[0] == INDEX_SCOPE
+        return bool(self.terms) and self.terms[-1][0] == INDEX_SCOPE
 
 
 @dataclass
@@ -218,6 +223,9 @@ class Writer:
         statements += _object_statements(
             resource_id, version, same, moved, fresh, packed, scope_ids, leaving
         )
+        if difference.rescoped:
+            scoped = [(object_id, scope_ids[scope]) for object_id, scope in difference.rescoped]
+            statements.append((_RESCOPE_OBJECTS, (to_json(scoped),)))
         statements += sequences.statements()
         return Plan(
             statements,
@@ -245,7 +253,7 @@ class Writer:
         rows = []
         for object_id, old in self._old(query, resource_id, list(objects)).items():
             obj = objects[object_id]
-            labels, _ = labels_and_values(old.ids)
+            labels, _ = labels_and_values(old.terms)
             change = Change(old.key, obj, old.namespace, labels, values(old.key, obj))
             rows.append(self.row(change))
         return rows
@@ -263,7 +271,7 @@ class Writer:
             if names is None:
                 by_id = _terms_by_id(query, resource_id, ids)
                 names = [by_id[label_id] for label_id in ids]
-            old[object_id] = _Old(key, namespace, dict(zip(names, ids, strict=True)))
+            old[object_id] = _Old(key, namespace, names, ids)
         return old
 
     def _terms_of(self, obj: Object | None, namespace: str, stored: bytes) -> list[Term] | None:
@@ -330,15 +338,18 @@ class _Difference:
 
     Attributes:
         removed: (label id, object id) of the postings that go.
+        rescoped: (object id, new namespace) of the objects that changed it.
     """
 
     def __init__(self) -> None:
         self.removed: list[tuple[int, int]] = []
+        self.rescoped: list[tuple[int, Scope]] = []
         self._entered: list[Scope] = []  # one entry for each object that comes into a scope
         self._left: list[Scope] = []
         self._gained: list[Term] = []  # one entry for each posting that comes
         self._lost: list[Term] = []
-        self._terms: list[tuple[int, list[Term], dict[Term, int]]] = []
+        # (object id, its terms, the label ids already known of them; [] if it is new)
+        self._terms: list[tuple[int, list[Term], list[int | None]]] = []
 
     def enter(self, object_id: int, row: Row) -> None:
         """An object comes."""
@@ -347,30 +358,41 @@ class _Difference:
         if any(row.index_values.values()):
             self._entered.append(INDEX_SCOPE)
         self._gained += found
-        self._terms.append((object_id, found, {}))
+        self._terms.append((object_id, found, []))
 
     def leave(self, object_id: int, old: _Old) -> None:
         """An object goes."""
         self._left.append(old.namespace)
         if old.indexed:
             self._left.append(INDEX_SCOPE)
-        self._lost += old.ids
-        self.removed += zip(old.ids.values(), repeat(object_id))  # noqa: B905 - repeat is endless
+        self._lost += old.terms
+        self.removed += zip(old.ids, repeat(object_id))  # noqa: B905 - repeat is endless
 
     def move(self, object_id: int, old: _Old, row: Row) -> None:
-        """An object gets other terms."""
+        """An object gets other terms.
+
+        Terms are compared place by place, which takes no hashing. One that only moved is removed
+        and added again, in this order; that is rare.
+        """
         found = terms(row.namespace, row.labels, row.index_values)
-        lost = old.ids.keys() - found
         if row.namespace != old.namespace:
             self._entered.append(row.namespace)
             self._left.append(old.namespace)
+            self.rescoped.append((object_id, row.namespace))
         indexed = any(row.index_values.values())
         if indexed != old.indexed:
             (self._entered if indexed else self._left).append(INDEX_SCOPE)
-        self._lost += lost
-        self._gained += [term for term in found if term not in old.ids]
-        self.removed += [(old.ids[term], object_id) for term in lost]
-        self._terms.append((object_id, found, old.ids))
+        ids: list[int | None] = [None] * len(found)
+        for position, (before, after) in enumerate(zip_longest(old.terms, found)):
+            if before == after:
+                ids[position] = old.ids[position]
+                continue
+            if before is not None:
+                self._lost.append(before)
+                self.removed.append((old.ids[position], object_id))
+            if after is not None:
+                self._gained.append(after)
+        self._terms.append((object_id, found, ids))
 
     def counted(
         self, query: Query, sequences: Sequences, resource_id: int
@@ -412,13 +434,16 @@ class _Difference:
         """Return the packed term ids by object id, and (label id, object id) of new postings."""
         packed: dict[int, bytes] = {}
         added: list[tuple[int, int]] = []
-        for object_id, found, before in self._terms:
-            if before:
-                ids = [before.get(term) or term_ids[term] for term in found]
-                added += [(term_ids[term], object_id) for term in found if term not in before]
+        for object_id, found, known in self._terms:
+            if known:
+                gained = [
+                    term_ids[term] for term, each in zip(found, known, strict=True) if not each
+                ]
+                fresh = iter(gained)
+                ids = [each or next(fresh) for each in known]
             else:
-                ids = [term_ids[term] for term in found]
-                added += zip(ids, repeat(object_id))  # noqa: B905 - repeat is endless
+                ids = gained = [term_ids[term] for term in found]
+            added += zip(gained, repeat(object_id))  # noqa: B905 - repeat is endless
             packed[object_id] = pack_ids(ids)
         return packed, added
 
