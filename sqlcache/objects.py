@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlcache.errors import KeyFormatError, ObjectError
+from sqlcache.errors import KeyFormatError, ObjectError, shown
 
 Object: TypeAlias = dict[str, Any]
 Objects: TypeAlias = list[Object]
@@ -48,6 +48,9 @@ class DeletedFinalStateUnknown(NamedTuple):
 
     key: str
     obj: Any
+
+    def __str__(self) -> str:
+        return f"{{Key:{self.key} Obj:{shown(self.obj)}}}"  # as Go prints it
 
 
 class ObjectName(NamedTuple):
@@ -96,7 +99,12 @@ def object_name(obj: Any) -> ObjectName:
     Source: client-go cache.ObjectToName.
     """
     meta = metadata(obj)
-    return ObjectName(_text(obj, meta, "namespace"), _text(obj, meta, "name"))
+    name, namespace = meta.get("name"), meta.get("namespace")
+    if not isinstance(name, str):
+        name = _text(obj, meta, "name")
+    if not isinstance(namespace, str):
+        namespace = _text(obj, meta, "namespace")
+    return ObjectName(namespace, name)
 
 
 def resource_version(obj: Any) -> str:
@@ -120,7 +128,8 @@ def meta_namespace_key_func(obj: Any) -> str:
     """
     if isinstance(obj, ExplicitKey):
         return str(obj)
-    return str(object_name(obj))
+    namespace, name = object_name(obj)
+    return f"{namespace}/{name}" if namespace else name
 
 
 def deletion_handling_meta_namespace_key_func(obj: Any) -> str:
