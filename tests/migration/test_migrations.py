@@ -1,0 +1,241 @@
+"""Schema versions: up, down and up again, equal to the metadata, and files that are not ours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect
+
+import sqlcache
+from sqlcache.errors import (
+    DamagedDatabaseError,
+    DatabaseError,
+    NotACacheError,
+    SchemaVersionError,
+)
+from sqlcache.store import migrations
+from sqlcache.store._sql.schema import METADATA
+from sqlcache.testing.factories import pod
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "cache.db")
+
+
+def filled(path: str, objects: int = 1) -> None:
+    with sqlcache.open_store(f"sqlite:///{path}") as store:
+        store.replace(
+            [pod(f"p{number}", labels={"n": str(number)}) for number in range(objects)], "7"
+        )
+
+
+def schema(path: str) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+    return {name: " ".join((sql or "").split()) for name, sql in rows}
+
+
+def test_migrated_schema_equals_the_metadata(path: str) -> None:
+    migrations.upgrade(path)
+    assert migrations.check(path) == []
+    engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        METADATA.create_all(connection)
+        made = inspect(connection)
+        with closing(sqlite3.connect(path)) as file:
+            migrated = inspect(create_engine("sqlite://", creator=lambda: file))
+            for table in METADATA.tables:
+                assert migrated.get_columns(table) is not None
+                for read in ("get_pk_constraint", "get_unique_constraints", "get_indexes"):
+                    assert getattr(migrated, read)(table) == getattr(made, read)(table), table
+                columns = [
+                    [(each["name"], str(each["type"]), each["nullable"]) for each in columns]
+                    for columns in (migrated.get_columns(table), made.get_columns(table))
+                ]
+                assert columns[0] == columns[1]
+    engine.dispose()
+
+
+def test_every_step_goes_down_and_up_again(path: str) -> None:
+    migrations.upgrade(path)
+    before = schema(path)
+    for each in migrations.history():
+        migrations.downgrade(path, each.down_revision or "base")
+        assert migrations.current(path) == each.down_revision
+    for each in reversed(migrations.history()):
+        migrations.upgrade(path, each.revision)
+        assert migrations.current(path) == each.revision
+    assert schema(path) == before
+    assert migrations.check(path) == []
+
+
+def test_a_store_opens_a_file_at_base_and_brings_it_up(path: str) -> None:
+    filled(path)
+    migrations.downgrade(path, "base")
+    with sqlcache.open_store(f"sqlite:///{path}") as store:
+        assert store.list() == []
+        store.add(pod("a"))
+    assert migrations.current(path) == migrations.history()[0].revision
+
+
+def test_a_failing_migration_leaves_the_file_as_it_was(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path)
+    before = schema(path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("no such thing")
+
+    monkeypatch.setattr("alembic.op.drop_table", fail, raising=True)
+    with pytest.raises(DatabaseError, match="no such thing"):
+        migrations.downgrade(path, "base")
+    monkeypatch.undo()
+    assert schema(path) == before
+    with sqlcache.open_store(f"sqlite:///{path}") as store:
+        assert store.list_keys() == ["default/p0"]
+
+
+def newer(path: str) -> None:
+    filled(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+
+
+def foreign(path: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (a)")
+        connection.commit()
+
+
+def text(path: str) -> None:
+    Path(path).write_text("apiVersion: v1\n" * 500)
+
+
+def cut(path: str) -> None:
+    filled(path, 2_000)
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def cut_to_the_header(path: str) -> None:
+    filled(path, 200)
+    os.truncate(path, 60)
+
+
+def scribbled(path: str) -> None:
+    filled(path, 2_000)
+    with open(path, "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 3000)
+
+
+def directory(path: str) -> None:
+    Path(path).mkdir()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (newer, SchemaVersionError, "9999"),
+        (foreign, NotACacheError, "did not make"),
+        (text, NotACacheError, "not an SQLite database"),
+        (cut, DamagedDatabaseError, "cut short|damaged"),
+        (cut_to_the_header, DatabaseError, "not an SQLite|cut short|damaged"),
+        (scribbled, DamagedDatabaseError, "damaged"),
+        (directory, NotACacheError, "directory"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused_and_not_touched(
+    path: str, make: Callable[[str], None], error: type[Exception], words: str
+) -> None:
+    make(path)
+    before = None if Path(path).is_dir() else Path(path).read_bytes()
+    for attempt in (
+        lambda: sqlcache.open_store(f"sqlite:///{path}").close(),
+        lambda: migrations.upgrade(path),
+        lambda: migrations.downgrade(path, "base"),
+        lambda: migrations.check(path),
+        lambda: migrations.current(path),
+    ):
+        with pytest.raises(error, match=words) as raised:
+            attempt()
+        assert path in str(raised.value)
+    assert before is None or Path(path).read_bytes() == before
+
+
+def test_an_unknown_revision_is_named_with_those_known(path: str) -> None:
+    filled(path)
+    with pytest.raises(SchemaVersionError, match=r"nope.*0001"):
+        migrations.upgrade(path, "nope")
+
+
+def test_files_are_created_for_their_owner_only(path: str) -> None:
+    old = os.umask(0)
+    try:
+        with sqlcache.open_store(f"sqlite:///{path}") as store:
+            store.add(pod("a"))
+            modes = {
+                each.name: stat.S_IMODE(each.stat().st_mode) for each in Path(path).parent.iterdir()
+            }
+    finally:
+        os.umask(old)
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_two_that_open_a_new_file_at_once_both_succeed(path: str) -> None:
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(4)
+
+    def open_and_write(number: int) -> None:
+        try:
+            barrier.wait()
+            with sqlcache.open_store(f"sqlite:///{path}") as store:
+                store.add(pod(f"p{number}"))
+        except BaseException as error:  # noqa: BLE001 - shown by the assertion below
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_and_write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    with sqlcache.open_store(f"sqlite:///{path}") as store:
+        assert len(store.list_keys()) == 4
+
+
+def test_resources_in_one_file_are_kept_apart(path: str) -> None:
+    backend = f"sqlite:///{path}"
+    with sqlcache.open_store(backend) as pods, sqlcache.open_store(backend, "services") as services:
+        pods.replace([pod("a", labels={"app": "web"})], "1")
+        services.replace([pod("b", labels={"app": "web"})], "2")
+        pods.replace([pod("c", labels={"app": "web"})], "3")
+        assert pods.list_keys() == ["default/c"]
+        assert services.list_keys() == ["default/b"]
+        assert services.count("", "app=web") == 1
+        versions = [each.last_store_sync_resource_version() for each in (pods, services)]
+        assert versions == ["3", "2"]
+
+
+def test_index_values_of_another_session_are_made_anew(path: str) -> None:
+    """The functions may have changed, or may not be registered any more."""
+    backend = f"sqlite:///{path}"
+    with sqlcache.open_store(backend, indexers={"by": lambda obj: ["old"]}) as store:
+        store.add(pod("a", labels={"app": "web"}))
+    with sqlcache.open_store(backend, indexers={"by": lambda obj: ["new"]}) as store:
+        assert store.list_index_func_values("by") == ["new"]
+        assert store.index_keys("by", "old") == []
+    with sqlcache.open_store(backend) as store:
+        store.add(pod("b"))
+        store.add_indexers({"by": lambda obj: [obj["metadata"]["name"]]})
+        assert sorted(store.list_index_func_values("by")) == ["a", "b"]
+        assert store.count("", "app=web") == 1
