@@ -18,15 +18,15 @@ from sqlcache.objects import Object
 from sqlcache.selectors import EVERYTHING, NOTHING, Operator, Requirement, Selector, SelectorLike
 from sqlcache.testing.factories import pod
 
-NAMES = ("a", "b", "c", "d")
+NAMES = ("a", "b", "c")
 NAMESPACES = ("shop", "bank", "")  # the last one is cluster-scoped
-RESOURCE_VERSIONS = ("", "9", "10", "abc", "18446744073709551616")
-LABEL_KEYS = ("app", "App", "n", "example.com/tier")
+RESOURCE_VERSIONS = ("", "9", "10", "abc")
+LABEL_KEYS = ("app", "App", "n")
 # Valid in a selector text.
-LABEL_VALUES = ("", "web", "9", "10", "abc", "99999999999999999999", "my_app", "App", "app")
+LABEL_VALUES = ("", "9", "10", "abc", "99999999999999999999", "my_app", "App", "app")
 # Refused by an API server, but stored and asked for by labels like any other text.
-IRREGULAR_VALUES = ("-1", "a%b", "a'b", 'a"b', "+9", "9.0", " 9", "ü", "\U0001f600", "my.app")
-INTEGERS = ("8", "9", "10", "0", "9223372036854775807")
+IRREGULAR_VALUES = ("-1", "a%b", "a'\"b", "ü\U0001f600")
+INTEGERS = ("8", "9", "10")
 
 _PRESENCE = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _EXACT = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.NOT_EQUALS)
