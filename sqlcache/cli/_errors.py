@@ -1,0 +1,108 @@
+"""How commands end: exit codes, one line for what went wrong, no tracebacks.
+
+| exit code | when |
+|---|---|
+| 0 | done |
+| 1 | failed: one line `Error: …` on stderr |
+| 2 | wrong usage: click's message on stderr |
+| 130 | Ctrl-C (128 + SIGINT) |
+| 141 | the reader of our output went away (128 + SIGPIPE), quietly, as cat or grep would |
+| 143 | SIGTERM (128 + SIGTERM) |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from sqlcache.errors import SqlcacheError
+
+FAILED = 1
+_BY_SIGNAL = 128
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class _Terminated(BaseException):
+    """SIGTERM came. No Exception: nothing but the end of the command may catch it."""
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Run a command: flush its output, and turn what it raises into a message and an exit code."""
+    try:
+        with _sigterm_raises():
+            yield
+            _flush()
+    except BrokenPipeError:
+        _discard_output()
+        raise click.exceptions.Exit(_BY_SIGNAL + signal.SIGPIPE) from None
+    except (SqlcacheError, OSError) as error:
+        _fail(describe(error))
+    except MemoryError:
+        _fail("out of memory")
+    except KeyboardInterrupt:
+        _end_by(signal.SIGINT)
+    except _Terminated:
+        _end_by(signal.SIGTERM)
+
+
+def describe(error: Exception) -> str:
+    """Return an error's message in one line that no terminal takes for commands."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name]
+        text = ": ".join([*names, error.strerror])
+    return _CONTROL.sub(" ", text).strip() or type(error).__name__
+
+
+def _fail(message: str) -> None:
+    _discard_output()  # what is left of it would come after the message, or fail once more
+    click.echo(f"Error: {message}", err=True)
+    raise click.exceptions.Exit(FAILED) from None
+
+
+def _end_by(signum: signal.Signals) -> None:
+    _discard_output()
+    click.echo("Interrupted" if signum == signal.SIGINT else "Terminated", err=True)
+    raise click.exceptions.Exit(_BY_SIGNAL + signum) from None
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _discard_output() -> None:
+    """Let stdout lead nowhere: the interpreter flushes it at the end and would complain."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):
+        return  # no real file, as in tests
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Make SIGTERM end the command as Ctrl-C does: databases and terminals are left in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

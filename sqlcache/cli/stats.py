@@ -1,0 +1,69 @@
+"""`sqlcache stats`: what a store holds, and where label cardinality hurts."""
+
+from __future__ import annotations
+
+import click
+
+from sqlcache.cli._output import Table, write, write_csv, write_json, write_table
+from sqlcache.cli._source import open_source, resource_option, source_options
+from sqlcache.store.api import StoreStats
+
+_HEADERS = ("LABEL KEY", "DISTINCT", "OBJECTS", "BYTES")
+
+
+@click.command(short_help="Tell what a store holds and which label keys cost most.")
+@source_options
+@resource_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="Form of the output; csv has the label keys only.",
+)
+def stats(db: str | None, dump: str | None, resource: str, output: str) -> None:
+    """Tell what a store holds and which label keys cost most.
+
+    One line a label key, the most expensive first. DISTINCT counts (namespace, value) pairs: a key
+    with nearly as many of them as OBJECTS, such as a pod's own name, is what makes an index of
+    labels grow. BYTES are those of its values and postings, estimated.
+
+    \b
+    Examples:
+      sqlcache stats --db sqlite:///cluster.db
+      sqlcache stats --from pods.json -o csv
+    """
+    with open_source(db, dump, resource) as store:
+        found = store.stats()
+    if output == "json":
+        write_json(found)
+        return
+    keys = _label_keys(found)
+    if output == "csv":
+        write_csv(keys)
+    else:
+        write(_summary(found))
+        write_table(keys)
+
+
+def _label_keys(found: StoreStats) -> Table:
+    rows = [
+        [stats.key, str(stats.distinct), str(stats.objects), str(stats.bytes)]
+        for stats in found.label_keys
+    ]
+    return Table(_HEADERS, rows)
+
+
+def _summary(found: StoreStats) -> str:
+    facts = {
+        "Backend": found.backend,
+        "Resource": found.resource,
+        "Resource version": found.resource_version or "<none>",
+        "Objects": str(found.objects),
+        "Namespaces": str(found.namespaces),
+        "Label keys": str(len(found.label_keys)),
+    }
+    if found.database_bytes is not None:
+        facts["Database"] = f"{found.database_bytes} bytes"
+    return "".join(f"{f'{name}:':<18}{value}\n" for name, value in facts.items()) + "\n"
