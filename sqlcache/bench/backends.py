@@ -89,11 +89,14 @@ class Subject:
         """Make the store hold no decoded object, so that the next reads are first reads.
 
         Args:
-            pods: what the store holds; a store in memory is loaded again.
+            pods: what the store holds, in case that it must be loaded again.
         """
         if not self.backend.decodes:
             return
-        if self.backend.store is None:
+        drop = getattr(self.store, "drop_hot_objects", None)
+        if drop is not None:
+            drop()
+        elif self.backend.store is None:
             self.store.close()
             self.store = open_store(f"sqlite:///{self._path}")
         else:

@@ -16,7 +16,7 @@ Elsewhere: one process (process), what it does (child, scenarios).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -54,7 +54,7 @@ Announce = Callable[[str, float], None]  # what is done now, and 0..1 of the tas
 def run(
     parameters: Parameters,
     notify: Notify = lambda progress: None,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield the results of all scenarios, as each part is done; see `finished`.
 
     Args:

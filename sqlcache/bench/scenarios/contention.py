@@ -92,7 +92,7 @@ class Contention(Workload):
 class _Together(Cell):
     def __init__(self, workload: Contention, *, busy: bool) -> None:
         self.workload, self.busy = workload, busy
-        self.rounds = min(2, workload.parameters.rounds)
+        self.rounds = 1 if workload.parameters.quick else min(2, workload.parameters.rounds)
         self.seconds = float(workload.options["seconds"]) / self.rounds
 
     def measure(self, round_number: int) -> list[Measurement]:

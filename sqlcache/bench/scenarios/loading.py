@@ -74,8 +74,8 @@ class Load(_Bulk):
     """Loads into an empty store."""
 
     def cells(self) -> Sequence[Cell]:
-        """Return a load by one replace, and one by batches of events."""
-        return [_LoadByReplace(self), _LoadByApply(self)]
+        """Return a load by batches of events, and one by one replace."""
+        return [_LoadByApply(self), *([] if self.parameters.quick else [_LoadByReplace(self)])]
 
 
 class _LoadByReplace(_BulkCell):

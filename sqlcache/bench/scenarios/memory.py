@@ -114,12 +114,10 @@ class _Pause(Cell):
     def measure(self, round_number: int) -> list[Measurement]:
         workload = self.workload
         after = READ if round_number else ""
-        read = []
         if round_number:
             workload.read_all()
-            grown = rss_bytes() - workload.before
-            read = [Measurement(CACHE + READ, RSS, workload.size, bytes=grown)]
-        gc.collect()  # drops what came before; not timed
+        grown = rss_bytes() - workload.before  # which collects what came before, untimed
+        read = [Measurement(CACHE + READ, RSS, workload.size, bytes=grown)][:round_number]
         calls = [(None, gc.collect)] * _COLLECTIONS
         pauses = [elapsed for _, elapsed, _ in timed(calls, 0, _COLLECTIONS)]
         return [*read, Measurement(PAUSE + after, "pause", workload.size, samples_us=pauses)]

@@ -340,7 +340,10 @@ class Namespaces(_Scattered):
         if self.count == 1:
             places = [("its namespace", False), ("all namespaces", True)]
         else:
-            places = [(f"one of {self.count} namespaces", False), (f"all {self.count}", True)]
+            places = [
+                (f"one of {self.count} namespaces", False),
+                (f"all {self.count} namespaces", True),
+            ]
         for where, everywhere in places:
             yield query(
                 f"svc=…, {where}",

@@ -45,8 +45,8 @@ class Updates(Workload):
 
     def questions(self) -> list[Question]:
         """Return some questions about every label."""
-        services = islice(workloads.service_questions(len(self.pods)), 10)
-        others = ("app=app-1", "env=env-2,tier=tier-3", "zone!=zone-1", "tier in (tier-1,tier-2)")
+        services = islice(workloads.service_questions(len(self.pods)), 5)
+        others = ("app=app-1", "env=env-2,tier=tier-3,zone!=zone-1")
         return [*services, *(workloads.question("shop", text) for text in others)]
 
     def cells(self) -> Sequence[Cell]:

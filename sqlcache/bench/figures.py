@@ -1,0 +1,47 @@
+"""Numbers as people read them: durations, sizes, ratios, and one cell of a table."""
+
+from __future__ import annotations
+
+from sqlcache.bench.results import Result
+
+_US_PER_MS, _US_PER_S = 1e3, 1e6
+_SAME = 1.1  # ratios below this are noise on a shared machine
+
+
+def number(value: float) -> str:
+    """Return two significant digits at least: 1.9, 24, 12,600."""
+    return f"{value:,.1f}" if value < 10 else f"{value:,.0f}"
+
+
+def duration(us: float) -> str:
+    """Return microseconds in the unit that reads best: 24 us, 12.6 ms, 4.2 s."""
+    for limit, divisor, unit in ((_US_PER_MS, 1, "us"), (_US_PER_S, _US_PER_MS, "ms")):
+        if us < limit:
+            return f"{_three(us / divisor)} {unit}"
+    return f"{_three(us / _US_PER_S)} s"
+
+
+def size(count: float) -> str:
+    """Return bytes in megabytes of 1,000,000: 0.4 MB, 96 MB, 3,700 MB."""
+    return f"{number(count / 1e6)} MB"
+
+
+def times(ratio: float) -> str:
+    """Return a ratio of at least 1: `as much`, `1.9 times that`, `13 times that`."""
+    return "as much" if ratio < _SAME else f"{number(ratio)} times that"
+
+
+def cell(result: Result | None) -> str:
+    """Return what a table shows: `p50 / p99` in microseconds, a size, or why there is neither."""
+    if result is None:
+        return "-"
+    if result.error is not None:
+        return result.error.partition(":")[0]
+    if result.bytes is not None:
+        return size(result.bytes)
+    median, high = result.us(0.5), result.us(0.99)
+    return "-" if median is None or high is None else f"{number(median)} / {number(high)}"
+
+
+def _three(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"

@@ -1,0 +1,112 @@
+"""One plain sentence for each scenario: who wins, and by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sqlcache.bench.backends import MODEL
+from sqlcache.bench.figures import duration, number, size, times
+from sqlcache.bench.results import Result
+from sqlcache.bench.scenarios import headlines
+
+_OURS = "sqlite"  # the default backend: compared with the scan, wherever it stands
+_NO_INDEX = "dict"
+_P50, _P99 = 0.5, 0.99
+Format = Callable[[float], str]
+
+
+def sentences(results: Sequence[Result]) -> list[str]:
+    """Return a sentence for each scenario of the results, in their order."""
+    names = dict.fromkeys(result.scenario for result in results)
+    return [f"{name}: {sentence(results, name)}." for name in names]
+
+
+def sentence(results: Sequence[Result], scenario: str) -> str:
+    """Return what the results say about a scenario, without its name and full stop."""
+    parts = _PARTS.get(scenario, _one_line)(results, scenario)
+    return "; ".join(parts) or "there is nothing to compare"
+
+
+def _one_line(results: Sequence[Result], scenario: str) -> list[str]:
+    found = headlines(results, scenario)
+    return _compared(results, found[0], _P50) if found else []
+
+
+def _compared(
+    results: Sequence[Result], line: tuple[str, str, int, str], share: float
+) -> list[str]:
+    """Return who is fastest on a line, and how the default backend stands to the scan."""
+    measured = [result for result in results if result.line == line and result.error is None]
+    values = {result.backend: result.us(share) for result in measured}
+    known = {backend: value for backend, value in values.items() if value is not None}
+    if not known:
+        return []
+    _, query, pods, variant = line
+    matches = next((result.matches for result in measured if result.matches is not None), None)
+    of = f"{pods:,} pods" if matches is None else f"{matches:,} of {pods:,} pods"
+    what = f"{query}, {variant}, {of}"
+    return [f"{what}: {_ranking(known, duration)}", *_against_scan(known)]
+
+
+def _ranking(values: Mapping[str, float], form: Format) -> str:
+    winner, *others = sorted(values, key=values.__getitem__)
+    least = max(values[winner], 1e-9)
+    if not others:
+        return f"{winner} takes {form(values[winner])}"
+    rest = ", ".join(f"{name} {times(values[name] / least)}" for name in others)
+    return f"{winner} wins with {form(values[winner])}; {rest}"
+
+
+def _against_scan(values: Mapping[str, float]) -> Iterable[str]:
+    ours, scan = values.get(_OURS), values.get(MODEL)
+    if not ours or not scan:
+        return []
+    if ours <= scan:
+        return [f"{_OURS} is {number(scan / ours)} times as fast as the {MODEL} scan"]
+    return [f"{_OURS} takes {number(ours / scan)} times as long as {MODEL}"]
+
+
+def _writes(results: Sequence[Result], scenario: str) -> list[str]:
+    # There is no scan in a write to compare with.
+    return _one_line(results, scenario)[:1]
+
+
+def _memory(results: Sequence[Result], scenario: str) -> list[str]:
+    parts = []
+    for line in headlines(results, scenario):
+        _, query, _, variant = line
+        sizes = {each.backend: each.bytes for each in results if each.line == line}
+        known = {backend: float(count) for backend, count in sizes.items() if count}
+        if query.startswith("index"):
+            known.pop(_NO_INDEX, None)
+        if len(known) > 1:
+            parts.append(f"{query}, {variant}: {_ranking(known, size)}")
+        elif not sizes or not any(sizes.values()):
+            parts += _compared(results, line, _P50)[:1]
+    return parts
+
+
+def _contention(results: Sequence[Result], scenario: str) -> list[str]:
+    parts = []
+    for line in headlines(results, scenario)[:2]:
+        _, _, pods, variant = line
+        measured = [each for each in results if each.line == line and each.samples_us]
+        slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
+        if slowest:
+            rates = ", ".join(
+                f"{each.backend} {each.fields.get('writes_per_s', 0):,}" for each in measured
+            )
+            ranking = _ranking(slowest, duration)
+            parts.append(
+                f"with {variant}, {pods:,} pods, p99 of a read: {ranking} (writes/s: {rates})"
+            )
+    return parts
+
+
+_PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
+    "update": _writes,
+    "load": _writes,
+    "replace": _writes,
+    "memory": _memory,
+    "contention": _contention,
+}
