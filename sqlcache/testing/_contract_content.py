@@ -442,6 +442,25 @@ class ContentContract(StoreFixtures):
         assert names(store.select("", "app=db")) == ["a"]
         assert names(store.select("", "app=cache")) == ["b"]
 
+    def test_large_batch_is_applied_in_order(self, make_store: MakeStore) -> None:
+        store = make_store(indexers={"app": by_app})
+        size = 4_500
+        store.apply(event("ADDED", pod(f"p{i}", labels={"app": f"a{i % 9}"})) for i in range(size))
+        assert store.count("", "app=a1") == size // 9
+        batch = [event("MODIFIED", pod(f"p{i}", labels={"app": "b"})) for i in range(0, size, 2)]
+        batch += [event("DELETED", pod(f"p{i}")) for i in range(0, size, 3)]
+        batch += [event("ADDED", pod(f"p{i}", labels={"app": "c"})) for i in range(0, size, 5)]
+        store.apply(batch)
+        expected = {i: f"a{i % 9}" for i in range(size)}
+        expected |= dict.fromkeys(range(0, size, 2), "b")
+        expected = {i: app for i, app in expected.items() if i % 3}
+        expected |= dict.fromkeys(range(0, size, 5), "c")
+        for app in ("a1", "b", "c"):
+            wanted = sorted(f"p{i}" for i, value in expected.items() if value == app)
+            assert names(store.select("default", f"app={app}")) == wanted
+            assert names(store.by_index("app", app)) == wanted
+        assert len(store.list()) == store.count("", "app") == len(expected)
+
     def test_bookmark_event_only_moves_the_resource_version(self, store: Indexer) -> None:
         store.add(pod("a", rv="5"))
         store.apply([event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "9"}})])
@@ -471,6 +490,7 @@ class ContentContract(StoreFixtures):
             {"type": "ADDED", "object": None},
             {"type": "ADDED", "object": "a pod"},
             {"type": "BOOKMARK", "object": {}},
+            {"type": "DELETED", "object": {"metadata": {"name": 5}}},
             {"object": pod("x")},
             {},
             "ADDED",
@@ -542,6 +562,17 @@ class ContentContract(StoreFixtures):
         assert names(store.list()) == ["a"]
         # Of the last operation that was applied: client-go drops the others before it looks.
         assert store.last_store_sync_resource_version() == "4"
+
+    def test_transaction_error_has_the_text_of_client_go(self, store: Indexer) -> None:
+        with pytest.raises(TransactionError) as caught:
+            store.transaction(
+                Transaction("add", pod("a")), Transaction("add", "x"), Transaction("delete", None)
+            )
+        assert str(caught.value) == (
+            "failed to execute (2/3) transactions failed due to:"
+            f" [couldn't create key for object x: {_NO_META}"
+            f" couldn't create key for object <nil>: {_NO_META}]"
+        )
 
     def test_transaction_of_which_nothing_can_be_applied_changes_nothing(
         self, store: Indexer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -104,6 +105,32 @@ def pods_of_shop() -> list[Object]:
         "f": None,
     }
     return [pod(name, "shop", labels) for name, labels in label_sets.items()]
+
+
+def _namespace(random: Random) -> str:
+    return random.choices(("large", "middle", "small"), (90, 9, 1))[0]
+
+
+def _skewed_labels(random: Random) -> dict[str, str]:
+    """Return labels of which some are on nearly all objects and some on a few."""
+    shares = {"all": 0.98, "half": 0.5, "some": 0.05, "few": 0.005}
+    labels = {
+        key: str(min(int(random.expovariate(0.7)), 9))
+        for key, share in shares.items()
+        if random.random() < share
+    }
+    if random.random() < 0.3:
+        labels["unique"] = str(random.randrange(1_000))
+    return labels
+
+
+def _requirement(random: Random) -> Requirement:
+    key = random.choice(("all", "all", "half", "half", "some", "few", "unique", "absent"))
+    operator = random.choice(list(Operator))
+    number = {Operator.EXISTS: 0, Operator.DOES_NOT_EXIST: 0}.get(operator, 1)
+    if operator in (Operator.IN, Operator.NOT_IN):
+        number = random.choice((1, 2, 8, 60))
+    return Requirement(key, operator, [str(random.randrange(number + 4)) for _ in range(number)])
 
 
 def plainly_selected(objs: list[Object], namespace: str, selector: SelectorLike) -> list[str]:
@@ -321,6 +348,19 @@ class SelectorContract(StoreFixtures):
         assert store.count("default", "app=web,n!=5") == 2_999
         assert store.count("", "n") == 3_000
         assert store.count("", "!n") == 0
+
+    def test_many_objects_give_the_answers_of_a_scan(self, store: Indexer) -> None:
+        """Backends choose their way by sizes: common and rare labels, in all combinations."""
+        random = Random(20_261)
+        objs = [pod(f"p{i}", _namespace(random), _skewed_labels(random)) for i in range(1_500)]
+        store.replace(objs, "1")
+        for _ in range(150):
+            selector = Selector(_requirement(random) for _ in range(random.randint(1, 4)))
+            for namespace in ("large", "small", ""):
+                expected = plainly_selected(objs, namespace, selector)
+                found = keys(store.select(namespace, selector))
+                assert (str(selector), found) == (str(selector), expected)
+                assert store.count(namespace, selector) == len(expected)
 
     # How it was found
 
