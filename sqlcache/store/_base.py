@@ -27,8 +27,8 @@ from sqlcache.errors import (
     TransformError,
 )
 from sqlcache.objects import (
-    IndexFunc,
     Indexers,
+    IndexFunc,
     KeyFunc,
     Object,
     Objects,

@@ -32,6 +32,7 @@ class DictIndexStore(MemoryStore):
     backend = "dict-index"
 
     def __init__(self, resource: str = "pods", **options: Any) -> None:
+        """Make an empty store; see `sqlcache.open_store` for the options."""
         super().__init__(resource, **options)
         self._postings: dict[str, _Postings] = {}  # by namespace
         self._labels: dict[str, tuple[str, tuple[str, ...]]] = {}  # namespace, then key, value, …
@@ -140,8 +141,7 @@ class DictIndexStore(MemoryStore):
             matched=self._count(namespace, selector),
             residual=(),
             plan=(
-                f"{'keys of the namespace' if driving == 'scan' else f'set of {driving}'}"
-                f": {estimated} keys",
+                f"{driving}: {estimated} keys",
                 *(f"intersect or subtract {other}" for other in others),
             ),
             sql=(),

@@ -18,6 +18,7 @@ import os
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by th
 _BUSY_TIMEOUT_S = 10.0
 _STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
 _FILE_PRAGMAS = (
-    "PRAGMA synchronous=NORMAL",  # WAL survives a crash of the process with this; sqlite.org/wal.html
+    "PRAGMA synchronous=NORMAL",  # enough for a crash of the process; sqlite.org/wal.html
     "PRAGMA temp_store=MEMORY",
     "PRAGMA cache_size=-16384",  # KiB
     "PRAGMA journal_size_limit=67108864",  # bytes: the log shrinks again after a large replace
@@ -61,7 +62,8 @@ class Database(ABC):
 
         Args:
             followers: called after the commit, before anybody reads its result through the
-                connection of a database in memory. May grow within the block.
+                connection of a database in memory. May grow within the block. Each may be called
+                twice.
         """
 
     @abstractmethod
@@ -109,8 +111,7 @@ class MemoryDatabase(Database):
             connection = self._open()
             with transaction(connection, "BEGIN"):
                 yield connection
-            for follower in followers:
-                follower()
+            _follow(followers)
 
     def close(self) -> None:
         with self._lock, self._translated():
@@ -156,8 +157,7 @@ class FileDatabase(Database):
         with self._counted(), self._write_lock, self._translated():
             with transaction(self._writer, "BEGIN IMMEDIATE"):
                 yield self._writer
-            for follower in followers:
-                follower()
+            _follow(followers)
 
     def close(self) -> None:
         with self._state:
@@ -203,6 +203,19 @@ def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
         # A full disk may have made SQLite roll back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        raise
+
+
+def _follow(followers: Iterable[Callable[[], None]]) -> None:
+    waiting = deque(followers)
+    try:
+        while waiting:
+            waiting[0]()
+            waiting.popleft()
+    except BaseException:
+        # Ctrl-C after the commit: what follows it must still match the tables.
+        for follower in waiting:
+            follower()
         raise
 
 

@@ -1,7 +1,7 @@
 """The tables, as SQLAlchemy metadata. Migrations make them; this is what they must amount to.
 
-    resource 1-* scope 1-* object        scope: a namespace, or where index values are filed
-    scope 1-* label *-1 label_key        label: one (scope, key, value), however many objects have it
+    resource 1-* scope 1-* object     scope: a namespace, or where index values are filed
+    scope 1-* label *-1 label_key     label: one (scope, key, value), however many objects have it
     label 1-* posting *-1 object
 
 - `n` columns count members, so selectivity and cardinality cost nothing; a row goes at 0.

@@ -119,9 +119,10 @@ class LiveShelf(Shelf):
 
     def _commit(self, plan: Plan) -> None:
         for object_id, key in plan.dropped:
-            _, namespace = self._places.pop(key)
-            del self._by_id[object_id]
-            self._leave(namespace, object_id)
+            place = self._places.pop(key, None)
+            if place is not None:
+                del self._by_id[object_id]
+                self._leave(place[1], object_id)
         for object_id, key, namespace, obj in plan.stored:
             if obj is None:
                 raise RuntimeError(f"a plan stores nothing under {key!r}")

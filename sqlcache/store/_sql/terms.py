@@ -15,6 +15,7 @@ from itertools import repeat
 from sqlcache.store._base import IndexValues
 from sqlcache.store._sql.schema import ScopeKind
 
+_Values = Mapping[str, tuple[str, ...]]
 Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
 Term = tuple[Scope, str, str]  # scope, key name, value
 
@@ -35,7 +36,7 @@ def scope_of(kind: int, namespace: str) -> Scope:
     return INDEX_SCOPE if kind == ScopeKind.INDEXES else namespace
 
 
-def digest(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> bytes:
+def digest(namespace: str, labels: Mapping[str, str], index_values: _Values) -> bytes:
     """Return 16 bytes that stand for an object's terms and their order.
 
     Texts contain no NUL, so joining them with it keeps them apart.
@@ -47,9 +48,9 @@ def digest(namespace: str, labels: Mapping[str, str], index_values: IndexValues)
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def terms(namespace: str, labels: Mapping[str, str], index_values: IndexValues) -> list[Term]:
+def terms(namespace: str, labels: Mapping[str, str], index_values: _Values) -> list[Term]:
     """Return an object's terms: labels first, then index values."""
-    found = list(zip(repeat(namespace), labels, labels.values()))  # noqa: B905 - repeat is endless
+    found = list(zip(repeat(namespace), labels, labels.values()))
     for name, values in index_values.items():
         found += [(INDEX_SCOPE, name, value) for value in values]
     return found

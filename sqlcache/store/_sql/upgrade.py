@@ -80,9 +80,9 @@ def engine_connection(connection: sqlite3.Connection) -> Connection:
 
 def differences(connection: sqlite3.Connection) -> list[str]:
     """Return how a database's tables differ from the metadata; [] if they do not."""
-    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 - only checks pay for it
+    from alembic.autogenerate import compare_metadata
 
-    from sqlcache.store._sql.schema import METADATA  # noqa: PLC0415
+    from sqlcache.store._sql.schema import METADATA
 
     with engine_connection(connection) as outer:
         context = MigrationContext.configure(

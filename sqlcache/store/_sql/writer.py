@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat, zip_longest
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -69,8 +70,10 @@ _TERMS_BY_ID = (
 _BYTES = (
     f"substr(?1, json_extract(j.value, '$[5]'), {DIGEST_BYTES})",
     f"substr(?1, json_extract(j.value, '$[5]') + {DIGEST_BYTES}, json_extract(j.value, '$[6]'))",
-    f"substr(?1, json_extract(j.value, '$[5]') + {DIGEST_BYTES} + json_extract(j.value, '$[6]'),"
-    " json_extract(j.value, '$[7]'))",
+    (
+        f"substr(?1, json_extract(j.value, '$[5]') + {DIGEST_BYTES}"
+        " + json_extract(j.value, '$[6]'), json_extract(j.value, '$[7]'))"
+    ),
 )
 _ADD_OBJECTS = (
     "INSERT INTO object (id, key, uid, resource_version, scope_id, digest, terms, body, version,"
@@ -129,8 +132,8 @@ class Row(NamedTuple):
     key: str
     digest: bytes | None = None
     namespace: str = ""
-    labels: Mapping[str, str] = {}
-    index_values: IndexValues = {}
+    labels: Mapping[str, str] = MappingProxyType({})
+    index_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     kept: Object | None = None
     body: bytes | None = None
     identity: tuple[str, str] = ("", "")
@@ -366,7 +369,7 @@ class _Difference:
         if old.indexed:
             self._left.append(INDEX_SCOPE)
         self._lost += old.terms
-        self.removed += zip(old.ids, repeat(object_id))  # noqa: B905 - repeat is endless
+        self.removed += zip(old.ids, repeat(object_id))
 
     def move(self, object_id: int, old: _Old, row: Row) -> None:
         """An object gets other terms.
@@ -443,7 +446,7 @@ class _Difference:
                 ids = [each or next(fresh) for each in known]
             else:
                 ids = gained = [term_ids[term] for term in found]
-            added += zip(gained, repeat(object_id))  # noqa: B905 - repeat is endless
+            added += zip(gained, repeat(object_id))
             packed[object_id] = pack_ids(ids)
         return packed, added
 
