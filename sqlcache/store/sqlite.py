@@ -30,8 +30,9 @@ from sqlcache.store._base import BaseStore, Change, IndexValues, index_values, u
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
+from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.shelf import LiveShelf, PackedShelf, Shelf, batched
-from sqlcache.store._sql.writer import Row, Writer, add_postings, resource_id, run
+from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
@@ -155,8 +156,7 @@ class SqliteStore(BaseStore):
                     add_postings(connection, postings)
                     postings = []
                 postings += plan.added
-                plan.added = []
-                run(connection, plan)
+                run(connection, plan._replace(added=[]))
             add_postings(connection, postings)
             for ids in batched(gone, _OBJECTS_PER_PLAN):
                 plan = self._writer.plan(query, resource, [], ids)

@@ -1,0 +1,139 @@
+"""Rows of the `object` table: a batch's new, changed and removed ones as statements.
+
+JSON carries no bytes: all bytes of a batch go in one parameter, one after the other, and each JSON
+row tells where its part begins and how long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from sqlcache.objects import Object
+from sqlcache.store._sql.counted import Statement, to_json
+from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
+
+
+class Row(NamedTuple):
+    """One key's new state, with all that can be worked out without the database.
+
+    Attributes:
+        key: the object's key.
+        digest: of its terms; None if it goes.
+        namespace, labels, index_values: as in the change.
+        kept: the object, where the shelf keeps it parsed.
+        body: the object as bytes, where its row keeps it.
+        identity: its uid and resourceVersion, where its row keeps it.
+    """
+
+    key: str
+    digest: bytes | None = None
+    namespace: str = ""
+    labels: Mapping[str, str] = MappingProxyType({})
+    index_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    kept: Object | None = None
+    body: bytes | None = None
+    identity: tuple[str, str] = ("", "")
+
+
+Numbered = tuple[int, Row]  # an object's id, and what it becomes
+
+
+def _fields(*positions: int) -> str:
+    return ", ".join(f"json_extract(j.value, '$[{position}]')" for position in positions)
+
+
+def _digest_and_terms(start: int, length: int) -> tuple[str, str]:
+    begin, size = _fields(start), _fields(length)
+    return f"substr(?1, {begin}, {DIGEST_BYTES})", f"substr(?1, {begin} + {DIGEST_BYTES}, {size})"
+
+
+_ADD = (  # ?1 bytes, ?2 rows [id, scope id, key, uid, RV, start, terms, body start, body], ?3, ?4
+    "INSERT INTO object"
+    " (id, scope_id, key, uid, resource_version, digest, terms, body, version, resource_id)"
+    f" SELECT {_fields(0, 1, 2, 3, 4)}, {', '.join(_digest_and_terms(5, 6))},"
+    f" substr(?1, {_fields(7)}, {_fields(8)}), ?3, ?4 FROM json_each(?2) j"
+)
+_SET_TERMS = (  # ?1 bytes, ?2 rows [id, start, length of terms]
+    "UPDATE object SET digest = {}, terms = {}".format(*_digest_and_terms(1, 2))
+    + f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+)
+_SET_BODY = (  # ?1 bytes, ?2 rows [id, uid, RV, start, length], ?3 version
+    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = ?3,"
+    f" body = substr(?1, {_fields(3)}, {_fields(4)})"
+    f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+)
+# Apart, for naming the column has its index written again even if nothing changes.
+_SET_SCOPE = (
+    f"UPDATE object SET scope_id = {_fields(1)} FROM json_each(?) j WHERE object.id = {_fields(0)}"
+)
+_REMOVE = "DELETE FROM object WHERE id IN (SELECT value FROM json_each(?))"
+
+
+def add(
+    rows: Sequence[Numbered],
+    terms: Mapping[int, bytes],
+    scope_ids: Mapping[Scope, int],
+    version: int,
+    resource_id: int,
+) -> Iterator[Statement]:
+    """Yield what inserts new objects.
+
+    Args:
+        rows: the objects.
+        terms: the packed ids of each one's terms.
+        scope_ids: the id of each one's namespace.
+        version: of this write.
+        resource_id: of the resource's row.
+    """
+    if rows:
+        content, written = bytearray(), []
+        for object_id, row in rows:
+            start = _append(content, (row.digest or b"") + terms[object_id])
+            body = _append(content, row.body or b"")
+            length = None if row.body is None else len(row.body)
+            place = (start, len(terms[object_id]), body, length)
+            written.append((object_id, scope_ids[row.namespace], row.key, *row.identity, *place))
+        yield _ADD, (bytes(content), to_json(written), version, resource_id)
+
+
+def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[Statement]:
+    """Yield what gives objects other terms."""
+    if rows:
+        content, written = bytearray(), []
+        for object_id, row in rows:
+            packed = terms[object_id]
+            start = _append(content, (row.digest or b"") + packed)
+            written.append((object_id, start, len(packed)))
+        yield _SET_TERMS, (bytes(content), to_json(written))
+
+
+def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
+    """Yield what gives objects a new body; those that the process keeps have none."""
+    content, written = bytearray(), []
+    for object_id, row in rows:
+        if row.body is not None:
+            start = _append(content, row.body)
+            written.append((object_id, *row.identity, start, len(row.body)))
+    if written:
+        yield _SET_BODY, (bytes(content), to_json(written), version)
+
+
+def set_scopes(pairs: Sequence[tuple[int, int]]) -> Iterator[Statement]:
+    """Yield what moves objects, given as (object id, scope id), to another namespace."""
+    if pairs:
+        yield _SET_SCOPE, (to_json(pairs),)
+
+
+def remove(object_ids: Sequence[int]) -> Iterator[Statement]:
+    """Yield what deletes objects."""
+    if object_ids:
+        yield _REMOVE, (to_json(object_ids),)
+
+
+def _append(content: bytearray, part: bytes) -> int:
+    """Append bytes; return where they start, counted from 1 as SQL's substr does."""
+    start = len(content) + 1
+    content += part
+    return start
