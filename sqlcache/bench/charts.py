@@ -62,7 +62,7 @@ def times_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> s
     axis = _Axis(low, max(high, low + 1))
     parts = list(_rows(lines, backends, lambda result, place, y: _dot(axis, result, place, y)))
     height = _TOP + len(lines) * _row_height(backends)
-    return _svg(height, title, [*_grid(axis, height), *parts])
+    return _svg(height, title, [*_bands(lines, backends), *_grid(axis, height), *parts])
 
 
 def bytes_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> str:
@@ -74,11 +74,20 @@ def bytes_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> s
         return ""
     scale = (WIDTH - _LEFT - _RIGHT - 90) / most
     parts = list(_rows(lines, backends, lambda result, place, y: _bar(scale, result, place, y)))
-    return _svg(_TOP + len(lines) * _row_height(backends), title, parts)
+    height = _TOP + len(lines) * _row_height(backends)
+    return _svg(height, title, [*_bands(lines, backends), *parts])
 
 
 def _row_height(backends: Sequence[str]) -> int:
     return len(backends) * _STEP + _GAP
+
+
+def _bands(lines: Sequence[Line], backends: Sequence[str]) -> Iterator[str]:
+    """Yield what tells rows apart, to lie below all else."""
+    height = _row_height(backends)
+    for row in range(1, len(lines), 2):
+        y = _TOP + row * height
+        yield f'<rect class="band" x="0" y="{y}" width="{WIDTH}" height="{height}"/>'
 
 
 def _rows(
@@ -88,11 +97,6 @@ def _rows(
 ) -> Iterator[str]:
     for row, line in enumerate(lines):
         top = _TOP + row * _row_height(backends)
-        if row % 2:
-            yield (
-                f'<rect class="band" x="0" y="{top}" width="{WIDTH}"'
-                f' height="{_row_height(backends)}"/>'
-            )
         yield from _label(line, top + _row_height(backends) / 2)
         for place, backend in enumerate(backends):
             result = line.by_backend.get(backend)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -32,18 +33,32 @@ _STOP_S = 5.0  # for a child to close its store before it is killed
 _PACKAGE_ROOT = Path(sqlcache.__file__).resolve().parents[1]
 
 
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait: what happens meanwhile must not be done by half."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class ChildError(SqlcacheError, RuntimeError):
     """A child gave no answer; the text says why, for the table."""
 
 
 class Nursery:
-    """The process that children are forked from."""
+    """The process that children are forked from.
+
+    Attributes:
+        process: it.
+    """
 
     def __init__(self) -> None:
         """Start it."""
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            self.process = subprocess.Popen(  # noqa: S603 - our own interpreter
                 [sys.executable, "-m", "sqlcache.bench.nursery", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -58,7 +73,7 @@ class Nursery:
     def __exit__(self, *exc: object) -> None:
         """End the process. Children must have been ended before."""
         self._socket.close()
-        self._process.wait()
+        self.process.wait()
 
     def fork(self, stdin: int, stdout: int, stderr: int) -> int:
         """Return the process id of a new child with these descriptors.
@@ -73,21 +88,27 @@ class Nursery:
         return os.waitstatus_to_exitcode(self._ask({"wait": pid}, []))
 
     def _ask(self, request: dict[str, Any], descriptors: list[int]) -> int:
+        answer = b""
         try:
-            socket.send_fds(self._socket, [orjson.dumps(request) + b"\n"], descriptors)
-            answer = b""
-            while not answer.endswith(b"\n"):
-                chunk = self._socket.recv(_READ_BYTES)
-                if not chunk:
-                    raise ChildError("no processes can be started: see above")
-                answer += chunk
+            with signals_held():  # else the next request would read this one's answer
+                socket.send_fds(self._socket, [orjson.dumps(request) + b"\n"], descriptors)
+                while not answer.endswith(b"\n"):
+                    chunk = self._socket.recv(_READ_BYTES)
+                    if not chunk:
+                        raise ChildError("no processes can be started: see above")
+                    answer += chunk
         except OSError as error:
             raise ChildError(f"no processes can be started: {error}") from error
         return int(answer)
 
 
 class Child:
-    """One child process."""
+    """One child process.
+
+    Attributes:
+        backend: name of what it measures.
+        pid: its process id; None when it is gone.
+    """
 
     def __init__(self, job: Job, time_limit_s: float, nursery: Nursery) -> None:
         """Start the process and send it its job; `receive` returns its first reply."""
@@ -97,12 +118,15 @@ class Child:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _reap
         stdin, requests = os.pipe()
         replies, stdout = os.pipe()
+        self._requests, self._replies = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
+        self.pid: int | None = None
         try:
-            self._pid: int | None = nursery.fork(stdin, stdout, self._stderr.fileno())
+            self.pid = nursery.fork(stdin, stdout, self._stderr.fileno())
         finally:
             os.close(stdin)
             os.close(stdout)
-            self._requests, self._replies = os.fdopen(requests, "wb"), os.fdopen(replies, "rb")
+            if self.pid is None:
+                self._close()
         self._buffer, self._sent = b"", 0.0
         self.send(job.to_json())
 
@@ -130,7 +154,7 @@ class Child:
 
     def stop(self) -> None:
         """Let the process close its store and end; kill it if that takes too long."""
-        if self._pid is not None:
+        if self.pid is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._requests.close()
             select.select([self._replies], [], [], _STOP_S)  # its end closes the pipe
@@ -138,10 +162,11 @@ class Child:
 
     def kill(self) -> None:
         """End the process at once."""
-        if self._pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            self._reap()
+        with signals_held():
+            if self.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+                self._reap()
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -159,16 +184,19 @@ class Child:
 
     def _reap(self) -> str:
         """Wait for a process that is ending, and return what it died of."""
-        pid, self._pid = self._pid, None
+        pid, self.pid = self.pid, None
         if pid is None:
             return "died"
         code = self._nursery.wait(pid)
         self._stderr.seek(0)
         said = self._stderr.read().decode(errors="replace").strip().splitlines()
+        self._close()
+        return _death(code, said)
+
+    def _close(self) -> None:
         for stream in (self._requests, self._replies, self._stderr):
             with contextlib.suppress(OSError):
                 stream.close()
-        return _death(code, said)
 
 
 def _death(code: int, said: list[str]) -> str:

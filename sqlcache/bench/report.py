@@ -39,6 +39,7 @@ svg text { fill: var(--text); } svg text.small { font-size: 11px; fill: var(--fa
 svg .grid { stroke: var(--rule); } svg .band { fill: var(--band); }
 svg .whisker { fill: none; stroke: currentColor; stroke-width: 1.5; }
 svg g[class] { fill: currentColor; } svg .bar { opacity: .55; }
+div.legend { position: sticky; top: 0; background: var(--paper); padding: .25rem 0; }
 div.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right;
@@ -63,7 +64,7 @@ def html(run: Run) -> str:
             f'<p class="faint">{escape(machine(run))}</p>',
             *(f'<p class="failure">{escape(text)}</p>' for text in failures(run.results)),
             f"<p>{_KEY}</p>",
-            charts.legend(parameters.backends),
+            f'<div class="legend">{charts.legend(parameters.backends)}</div>',
             *_sections(run),
             "<h2>Run</h2>",
             _facts({**run.environment, **parameters.to_json()}),

@@ -24,7 +24,7 @@ from typing import Any
 
 from sqlcache.bench.answers import Answer
 from sqlcache.bench.backends import BACKENDS, MODEL
-from sqlcache.bench.process import Child, ChildError, Nursery
+from sqlcache.bench.process import Child, ChildError, Nursery, signals_held
 from sqlcache.bench.results import Parameters, Result
 from sqlcache.bench.scenarios import SCENARIOS
 from sqlcache.bench.scenarios.workload import Job, Measurement, Task
@@ -138,8 +138,9 @@ class _TaskRun:
             for name in names:
                 self.announce(f"{', '.join(names)}: loading", 0)
                 job = Job(self.scenario, name, self.parameters, self.task.options, directory)
-                child = Child(job, self.parameters.time_limit_s, self.nursery)
-                cleanup.callback(child.kill)
+                with signals_held():  # no child without someone who ends it
+                    child = Child(job, self.parameters.time_limit_s, self.nursery)
+                    cleanup.callback(child.kill)
                 children.append(child)
             rounds = self._prepared(children)
             timed = [child for child in children if child.backend in self.wanted]

@@ -97,9 +97,7 @@ def _contention(results: Sequence[Result], scenario: str) -> list[str]:
                 f"{each.backend} {each.fields.get('writes_per_s', 0):,}" for each in measured
             )
             ranking = _ranking(slowest, duration)
-            parts.append(
-                f"with {variant}, {pods:,} pods, p99 of a read: {ranking} (writes/s: {rates})"
-            )
+            parts.append(f"{variant}, {pods:,} pods, p99 of a read: {ranking} (writes/s: {rates})")
     return parts
 
 

@@ -129,11 +129,12 @@ def markdown(of: Sequence[Line], backends: Sequence[str]) -> str:
 def machine(run: Run) -> str:
     """Return where and when a run was made, in one sentence."""
     where = run.environment
-    commit = str(where.get("commit") or "an installed package")
+    head, changed, _ = str(where["commit"] or "").partition("+")
+    commit = f" at {head[:12]}{' with changes' if changed else ''}" if head else ""
     return (
         f"{where['cpu']}, {where['cores']} cores, {where['memory_bytes'] / 2**30:.0f} GiB,"
         f" {where['system']}, {where['python']}, SQLite {where['sqlite']},"
-        f" sqlcache {where['sqlcache']} ({commit[:12]}), {str(where['date'])[:10]},"
+        f" sqlcache {where['sqlcache']}{commit}, {str(where['date'])[:10]},"
         f" seed {run.parameters.seed}"
     )
 

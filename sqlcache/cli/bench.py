@@ -171,10 +171,10 @@ def _show(run: Run, output: str, page: Path | None) -> None:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[runner.Notify]:
-    """Give what shows the progress on stderr: a bar on a terminal, else a line for each task."""
+    """Give what shows on stderr how far a run has come. Nothing unless that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        yield lambda step: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -185,15 +185,3 @@ def _progress() -> Iterator[runner.Notify]:
             bar.update(task, description=what, completed=step.position, total=step.total)
 
         yield show
-
-
-class _Lines:
-    """Says on stderr which task has begun."""
-
-    def __init__(self) -> None:
-        self._said = -1
-
-    def __call__(self, step: runner.Progress) -> None:
-        if int(step.position) > self._said:
-            self._said = int(step.position)
-            click.echo(f"{self._said + 1}/{step.total} {step.scenario}", err=True)

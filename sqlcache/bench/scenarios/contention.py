@@ -37,6 +37,7 @@ EVENTS_A_SECOND = 1000
 BURST = 10
 MOST_EVENTS = 500  # of a batch: what a store may hold its lock for
 _ALONE_S, _ALONE_READS = 0.5, 200
+QUIET, BUSY = "without a busy thread", "with a busy thread"
 _BUSY_SUM = 1000
 Event = dict[str, Any]
 
@@ -135,7 +136,7 @@ class _Together(Cell):
         return [
             Measurement(
                 query=name,
-                variant="busy thread" if self.busy else "no busy thread",
+                variant=BUSY if self.busy else QUIET,
                 pods=len(self.workload.pods),
                 matches=self.workload.matches if name.startswith("read") else None,
                 samples_us=each,

@@ -162,7 +162,7 @@ class SingleLabel(Queries):
             query("one label, 0.1 % of pods, uniform", _equal(columns[:1])),
             query("one label, 10 % of pods, uniform", _equal(columns[1:3]), disjoint=10),
             query("one label, 0.1 % of pods, zipf", _near(skewed, narrow, 1.5, 60)),
-            query("one label, 10 % of pods, zipf", _near(skewed, broad, 2, 3)),
+            query("one label, 10 % of pods, zipf", _near(skewed, broad, 3, 4)),
         ]
         return workloads.pods_with(columns, workloads.one_namespace(pods)), queries
 
@@ -327,7 +327,7 @@ class SetBased(_Scattered):
             "!key": f"!{flag}",
             ">": f"{weight}>599",
             "<": f"{weight}<400",
-            "> and <": f"priority>{low - 1},priority<{low + 10}",
+            "> and <": f"priority>{low},priority<{low + 11}",
             "= and !=": f"svc={service},tier!=tier-{number % 10}",
         }[kind]
 

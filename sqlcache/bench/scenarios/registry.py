@@ -178,9 +178,9 @@ SCENARIOS = {
             contention.Contention,
             _contention,
             (
-                ("read", "no busy thread"),
-                ("read", "busy thread"),
-                ("freshness", "no busy thread"),
+                ("read", contention.QUIET),
+                ("read", contention.BUSY),
+                ("freshness", contention.QUIET),
             ),
         ),
         Scenario(

@@ -1,0 +1,108 @@
+"""Writes the figures of bench/results into the documents, or checks that they are there.
+
+    python bench/render.py          # rewrite README.md and bench/README.md
+    python bench/render.py --check  # exit 1 if they are not in step with the results
+
+A document has its part between `<!-- bench:begin -->` and `<!-- bench:end -->`: the README the
+lines that stand for each scenario, of the run with the most pods (of those, the newest);
+bench/README.md every line of every run. Nothing between the markers is typed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sqlcache.bench import results, tables
+from sqlcache.bench.results import Run
+from sqlcache.bench.sentences import sentences
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def main(arguments: Sequence[str] = tuple(sys.argv[1:]), root: Path = ROOT) -> int:
+    """Rewrite or check the documents below a directory; return the exit code."""
+    runs = [results.from_json(path.read_bytes()) for path in _files(root)]
+    code = 0
+    for name, render in DOCUMENTS.items():
+        path = root / name
+        old = path.read_text(encoding="utf-8")
+        new = replaced(old, render(runs))
+        if new == old:
+            continue
+        if "--check" in arguments:
+            print(f"{name} is not what bench/results give: run bench/render.py", file=sys.stderr)  # noqa: T201
+            code = 1
+        else:
+            path.write_text(new, encoding="utf-8")
+    return code
+
+
+def replaced(document: str, text: str) -> str:
+    """Return the document with a text between its markers.
+
+    Raises:
+        ValueError: it does not have both markers, once each and in order.
+    """
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in after or END in after:
+        raise ValueError(f"the document needs {BEGIN} and {END}, once each")
+    return f"{before}{BEGIN}\n{text}{END}{after}"
+
+
+def reference(runs: Sequence[Run]) -> str:
+    """Return the lines that stand for each scenario, of the largest and newest run."""
+    if not runs:
+        return ""
+    run = max(runs, key=lambda run: (run.parameters.pods, str(run.environment["date"])))
+    return "\n".join(
+        [
+            f"{tables.LEGEND}. {tables.machine(run)}.",
+            "",
+            tables.markdown(tables.short(run.results), run.parameters.backends),
+            "",
+        ]
+    )
+
+
+def everything(runs: Sequence[Run]) -> str:
+    """Return every line of every run."""
+    return "".join(f"{_whole(run)}\n" for run in runs)
+
+
+def _whole(run: Run) -> str:
+    parameters = run.parameters
+    return "\n".join(
+        [
+            f"### {parameters.pods:,} pods{', quick' if parameters.quick else ''}",
+            "",
+            f"{tables.LEGEND}. {tables.machine(run)}.",
+            "",
+            tables.markdown(tables.lines(run.results), parameters.backends),
+            "",
+            *(f"- {_code(line)}" for line in tables.failures(run.results)),
+            *(f"- {_code(sentence)}" for sentence in sentences(run.results)),
+            "",
+        ]
+    )
+
+
+def _code(sentence: str) -> str:
+    scenario, _, rest = sentence.partition(": ")
+    return f"`{scenario}`: {rest}"
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted((root / "bench" / "results").glob("*.json"))
+
+
+DOCUMENTS: dict[str, Callable[[Sequence[Run]], str]] = {
+    "README.md": reference,
+    "bench/README.md": everything,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
