@@ -2,8 +2,8 @@
 
 Flow: look the batch's keys up; objects whose digest is unchanged only get their new body; for the
 others the old and new terms are compared (difference), the counted tables are changed by the
-difference, and postings are added and removed. Every statement takes its rows from one JSON array: a
-batch of a hundred releases the GIL a few times instead of some hundred times.
+difference, and postings are added and removed. Every statement takes its rows from one JSON array:
+a batch of a hundred releases the GIL a few times instead of some hundred times.
 
 Promises
 - Planning reads and never writes; the statements are run by the caller in one transaction.
