@@ -83,14 +83,12 @@ def background(*calls: Callable[[], object]) -> Iterator[None]:
 class ThreadContract(StoreFixtures):
     """No reader sees half a batch, nothing is lost, and closing waits."""
 
-    @pytest.fixture(autouse=True)
-    def _races_show(self, request: pytest.FixtureRequest) -> Iterator[None]:
-        if "thread" in request.node.name or "reader" in request.node.name:
-            with switching_often():
-                yield
-        else:
+    @pytest.fixture
+    def races_show(self) -> Iterator[None]:
+        with switching_often():
             yield
 
+    @pytest.mark.usefixtures("races_show")
     @pytest.mark.parametrize("write", _WAYS.values(), ids=_WAYS)
     def test_reader_sees_no_half_of_a_batch(
         self, make_store: MakeStore, write: Callable[[Indexer, int], None]
@@ -128,6 +126,7 @@ class ThreadContract(StoreFixtures):
         assert generations_of(store.list()) == {str(_BATCHES)}
         assert store.count("", f"gen={_BATCHES}") == _PODS
 
+    @pytest.mark.usefixtures("races_show")
     @pytest.mark.parametrize("write", _WAYS.values(), ids=_WAYS)
     def test_reader_never_goes_back_in_time(
         self, make_store: MakeStore, write: Callable[[Indexer, int], None]
@@ -160,6 +159,7 @@ class ThreadContract(StoreFixtures):
             for number in range(_BATCHES):
                 write(store, number)
 
+    @pytest.mark.usefixtures("races_show")
     def test_reader_sees_one_of_two_sets_while_they_replace_each_other(
         self, store: Indexer
     ) -> None:
@@ -178,6 +178,7 @@ class ThreadContract(StoreFixtures):
             for number in range(_BATCHES):
                 store.replace(left if number % 2 else right, str(number))
 
+    @pytest.mark.usefixtures("races_show")
     def test_writes_of_many_threads_are_all_kept(self, make_store: MakeStore) -> None:
         store = make_store(indexers={"app": by_app})
         writers, steps = 6, 25
@@ -209,6 +210,7 @@ class ThreadContract(StoreFixtures):
             assert len(store.index_keys("app", f"w{number}")) == steps + 1
         assert store.select("", "app=shared,step!=24") == []
 
+    @pytest.mark.usefixtures("races_show")
     def test_index_functions_may_be_added_while_threads_write(self, store: Indexer) -> None:
         def write() -> None:
             for number in range(60):
@@ -230,6 +232,7 @@ class ThreadContract(StoreFixtures):
             for value, members in expected.items():
                 assert names(store.by_index(name, value)) == sorted(members)
 
+    @pytest.mark.usefixtures("races_show")
     @pytest.mark.parametrize(
         "read",
         [
@@ -269,6 +272,7 @@ class ThreadContract(StoreFixtures):
 
         run_together(read_on, read_on, read_on, close)
 
+    @pytest.mark.usefixtures("races_show")
     def test_write_happens_or_raises_while_the_thread_of_another_closes(
         self, make_store: MakeStore
     ) -> None:
@@ -293,6 +297,7 @@ class ThreadContract(StoreFixtures):
 
         run_together(write("a"), write("b"), close)
 
+    @pytest.mark.usefixtures("races_show")
     def test_store_may_be_closed_by_several_threads(self, make_store: MakeStore) -> None:
         store = make_store()
         store.add(pod("a"))
