@@ -19,7 +19,12 @@ Answer = tuple[int, str]  # number of objects, digest of their keys and resource
 
 def answer(objs: Iterable[Object]) -> Answer:
     """Return count and digest of objects, in any order: which ones, and which version of each."""
-    lines = sorted(_identity(obj["metadata"]) for obj in objs)
+    return of_keys(_identity(obj["metadata"]) for obj in objs)
+
+
+def of_keys(keys: Iterable[str]) -> Answer:
+    """Return count and digest of texts, in any order."""
+    lines = sorted(keys)
     return len(lines), hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

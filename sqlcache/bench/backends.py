@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from sqlcache.bench.measuring import settle
+from sqlcache.bench.measuring import setting_up
 from sqlcache.objects import Objects
 from sqlcache.store import ObjectMode, open_store
 from sqlcache.store.api import Indexer
@@ -96,13 +96,14 @@ class Subject:
         drop = getattr(self.store, "drop_hot_objects", None)
         if drop is not None:
             drop()
-        elif self.backend.store is None:
-            self.store.close()
-            self.store = open_store(f"sqlite:///{self._path}")
-        else:
-            self.renew()
-            self.load(pods)
-        settle()
+            return
+        with setting_up():
+            if self.backend.store is None:
+                self.store.close()
+                self.store = open_store(f"sqlite:///{self._path}")
+            else:
+                self.renew()
+                self.load(pods)
 
     def close(self) -> None:
         """Close the store."""

@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,14 +62,20 @@ def timed(
             return
 
 
-def settle() -> None:
-    """Collect garbage, then keep all that is alive out of later collections.
+@contextmanager
+def setting_up() -> Iterator[None]:
+    """Collect no garbage meanwhile; after it, keep all that is alive out of later collections.
 
-    Without this, a collection that walks the bench's own pods would hit some samples and not
-    others. What collections cost a backend is measured in the memory scenario, without it.
+    Without the latter, a collection that walks the bench's own pods would hit some samples and
+    not others. What collections cost a backend is measured in the memory scenario, without this.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def rss_bytes() -> int:

@@ -112,6 +112,8 @@ class _TaskRun:
             name for name in parameters.backends if not (task.live_only and BACKENDS[name].decodes)
         ]
         self.expected: tuple[str, list[Answer]] | None = None  # whose answers, and they
+        # Of timed answers, by line and question: the first backend's, so `dict`'s if it is there.
+        self.right: dict[tuple[object, ...], tuple[str, Answer]] = {}
         self.failures: dict[str, str] = {}  # by backend
         self.shown: dict[tuple[str, str, int, str], dict[str, Result]] = {}  # by line and backend
 
@@ -124,9 +126,12 @@ class _TaskRun:
                     yield result
         yield from self._missing()
 
+    def _model_first(self) -> list[str]:
+        return sorted(self.wanted, key=lambda name: name != MODEL)
+
     def _groups(self) -> list[list[str]]:
-        """Return the backends whose children are alive together, the model first."""
-        wanted = sorted(self.wanted, key=lambda name: name != MODEL)
+        """Return the backends whose children are alive together."""
+        wanted = self._model_first()
         if self.task.alone:
             return [[name] for name in wanted]
         # The model answers even if it is not to be measured.
@@ -210,14 +215,14 @@ class _TaskRun:
 
     def _verified(self, by_backend: dict[str, _Line]) -> Iterator[Result]:
         """Yield the results of one line; one whose timed answers were wrong has no number."""
-        right: dict[str, tuple[str, Answer]] = {}
-        for backend in self.wanted:
+        for backend in self._model_first():
             line = by_backend.get(backend)
             if line is None or backend in self.failures:
                 continue
             wrong = line.wrong
             for name, answer in line.answers.items():
-                whose, expected = right.setdefault(name, (backend, answer))
+                place = (*line.result.line, name)
+                whose, expected = self.right.setdefault(place, (backend, answer))
                 if answer != expected:
                     wrong = _difference(whose, [expected], [answer])
             if wrong is not None:

@@ -171,6 +171,12 @@ def five_labels(random: Random, pods: int) -> list[Column]:
     ]
 
 
+def ordinary_pods(pods: int, seed: str) -> Objects:
+    """Return pods of one namespace with `five_labels`."""
+    columns = five_labels(Random(seed), pods)  # noqa: S311 - not for secrets
+    return pods_with(columns, one_namespace(pods))
+
+
 def service_questions(pods: int, namespace: str = "shop") -> Iterator[Question]:
     """Yield one question for each value of the svc label of `five_labels`."""
     for number in range(max(1, pods // members(pods, NARROW))):

@@ -21,12 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice
-from random import Random
 from typing import Any
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask, by_plain_rule
-from sqlcache.bench.measuring import percentile, settle, timed
+from sqlcache.bench.measuring import percentile, setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import REPEATED, Feed, Question
 from sqlcache.lister import PodLister
@@ -36,7 +35,7 @@ READ_EVERY_S = 0.005
 EVENTS_A_SECOND = 1000
 BURST = 10
 MOST_EVENTS = 500  # of a batch: what a store may hold its lock for
-_ALONE_S, _ALONE_READS = 0.5, 200
+_ALONE_S, _ALONE_READS = 0.3, 200
 QUIET, BUSY = "without a busy thread", "with a busy thread"
 _BUSY_SUM = 1000
 Event = dict[str, Any]
@@ -59,15 +58,11 @@ class Contention(Workload):
     def prepare(self) -> list[Answer]:
         """Load the pods; answer what the readers will ask."""
         seed, size = self.parameters.seed, self.parameters.pods
-        columns = workloads.five_labels(
-            Random(f"contention {seed}"),  # noqa: S311 - not for secrets
-            size,
-        )
-        self.pods = workloads.pods_with(columns, workloads.one_namespace(size))
-        self.subject.load(self.pods)
-        self.questions = list(islice(workloads.service_questions(size), REPEATED))
-        self.feed = Feed(self.pods, seed)
-        settle()
+        with setting_up():
+            self.pods = workloads.ordinary_pods(size, f"contention {seed}")
+            self.subject.load(self.pods)
+            self.questions = list(islice(workloads.service_questions(size), REPEATED))
+            self.feed = Feed(self.pods, seed)
         self.matches = sorted(count for count, _ in self.answers())[len(self.questions) // 2]
         return self.answers()
 

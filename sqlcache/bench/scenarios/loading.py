@@ -9,11 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import islice
-from random import Random
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask
-from sqlcache.bench.measuring import settle, timed
+from sqlcache.bench.measuring import setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import BATCH, Question, added
 
@@ -23,14 +22,11 @@ class _Bulk(Workload):
 
     def prepare(self) -> list[Answer]:
         """Load the pods once, untimed; answer some questions."""
-        size = self.parameters.pods
-        columns = workloads.five_labels(
-            Random(f"load {self.parameters.seed}"),  # noqa: S311 - not for secrets
-            size,
-        )
-        self.pods = workloads.pods_with(columns, workloads.one_namespace(size))
-        self.subject.load(self.pods)
-        settle()
+        with setting_up():
+            self.pods = workloads.ordinary_pods(
+                self.parameters.pods, f"load {self.parameters.seed}"
+            )
+            self.subject.load(self.pods)
         return ask(self.subject.store, self.questions())
 
     def questions(self) -> list[Question]:
@@ -52,8 +48,8 @@ class _BulkCell(Cell):
     def measure(self, round_number: int) -> list[Measurement]:
         workload = self.workload
         result = Measurement(self.query, self.variant, len(workload.pods), fields={"labels": 5})
-        self.before(round_number)
-        settle()
+        with setting_up():
+            self.before(round_number)
         for _, elapsed, _ in timed([(None, self.act)], 0, 1):
             result.samples_us.append(elapsed)
         result.fields["us_per_pod"] = round(result.samples_us[0] / len(workload.pods), 3)

@@ -20,18 +20,20 @@ from random import Random
 import orjson
 
 from sqlcache.bench import realistic, workloads
-from sqlcache.bench.answers import Answer, ask
+from sqlcache.bench.answers import Answer, ask, of_keys
 from sqlcache.bench.measuring import rss_bytes, timed
 from sqlcache.bench.results import Result
 from sqlcache.bench.scenarios.workload import Cell, Job, Measurement, Workload
-from sqlcache.bench.workloads import BATCH, Column, Question
+from sqlcache.bench.workloads import BATCH, Column
 from sqlcache.objects import Objects
-from sqlcache.selectors import parse
 
 RSS, PAGES = "process growth", "SQLite pages"
 CACHE, PAUSE = "whole cache, pods of 4 KB", "full garbage collection, pods of 4 KB"
 READ = ", all read once"
-_EVERY_POD = parse("app.kubernetes.io/managed-by=Helm")
+_EVERY_POD = [
+    workloads.question(namespace, "app.kubernetes.io/managed-by=Helm")
+    for namespace in realistic.NAMESPACES
+]
 _SHARED_VALUES = 1000
 _COLLECTIONS = 3
 _WITH, _WITHOUT = "store, with labels", "store, without labels"
@@ -60,12 +62,11 @@ class Memory(Workload):
         self.growth = rss_bytes() - self.before
         gc.enable()
         self.pages = self._pages()
-        return ask(self.subject.store, self._questions())
+        return self._answers()
 
-    def read_all(self) -> None:
+    def read_all(self) -> list[Answer]:
         """Ask for every pod, by selector, one namespace after the other."""
-        for namespace in realistic.NAMESPACES:
-            self.subject.store.select(namespace, _EVERY_POD)
+        return ask(self.subject.store, _EVERY_POD)
 
     def _pages(self) -> int | None:
         # The statistics of a dict store count labels one by one, in memory of their own.
@@ -76,10 +77,13 @@ class Memory(Workload):
         for batch in batches:
             self.subject.store.apply(event for events in workloads.added(batch) for event in events)
 
-    def _questions(self) -> list[Question]:
-        if self.part == "cache":
-            return [Question(namespace, _EVERY_POD) for namespace in realistic.NAMESPACES[:2]]
-        return [workloads.question("shop", text) for text in ("shared-0=shared-0-7", "unique-3")]
+    def _answers(self) -> list[Answer]:
+        if self.part != "cache":
+            texts = ("shared-0=shared-0-7", "unique-3")
+            return ask(self.subject.store, [workloads.question("shop", text) for text in texts])
+        # No answer that has objects in it: the store would hold them decoded from then on.
+        counts = [self.subject.store.count(*question) for question in _EVERY_POD]
+        return [of_keys(self.subject.store.list_keys()), *((count, "") for count in counts)]
 
     def cells(self) -> Sequence[Cell]:
         """Return what was noted, and for the whole cache the pause."""
@@ -114,17 +118,18 @@ class _Pause(Cell):
     def measure(self, round_number: int) -> list[Measurement]:
         workload = self.workload
         after = READ if round_number else ""
-        if round_number:
-            workload.read_all()
+        answers = workload.read_all() if round_number else []
         grown = rss_bytes() - workload.before  # which collects what came before, untimed
-        read = [Measurement(CACHE + READ, RSS, workload.size, bytes=grown)][:round_number]
+        read = Measurement(CACHE + READ, RSS, workload.size, bytes=grown)
+        read.answers = {str(number): each for number, each in enumerate(answers)}
         calls = [(None, gc.collect)] * _COLLECTIONS
         pauses = [elapsed for _, elapsed, _ in timed(calls, 0, _COLLECTIONS)]
-        return [*read, Measurement(PAUSE + after, "pause", workload.size, samples_us=pauses)]
+        pause = Measurement(PAUSE + after, "pause", workload.size, samples_us=pauses)
+        return [read, pause] if round_number else [pause]
 
 
 def label_index(results: Sequence[Result]) -> list[Result]:
-    """Return the results with those of stores with and without labels made into the index's."""
+    """Return the results, those of stores with and without labels made into the index's."""
     without = {
         (result.backend, result.variant): result for result in results if result.query == _WITHOUT
     }
@@ -134,7 +139,13 @@ def label_index(results: Sequence[Result]) -> list[Result]:
             derived.append(_index(result, without.get((result.backend, result.variant))))
         elif result.query != _WITHOUT or result.error is not None:
             derived.append(result)
-    return derived
+    return sorted(derived, key=_place)
+
+
+def _place(result: Result) -> tuple[bool, bool, str, bool]:
+    """Order lines by what they are about: the index, the cache, the pause; pages last of each."""
+    about = result.query
+    return not about.startswith("index"), about.startswith(PAUSE), about, result.variant == PAGES
 
 
 def _index(result: Result, without: Result | None) -> Result:

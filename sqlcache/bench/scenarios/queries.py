@@ -18,7 +18,7 @@ from random import Random
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, answer, ask
-from sqlcache.bench.measuring import settle, timed
+from sqlcache.bench.measuring import setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import BROAD, NARROW, Column, Query, Question, members, query, uniform
 from sqlcache.lister import PodLister
@@ -38,11 +38,10 @@ class Queries(Workload):
     def prepare(self) -> list[Answer]:
         """Load the pods; answer a few questions of each query."""
         self.facts = {}
-        self.pods, self.queries = self.data(
-            Random(f"{type(self).__name__} {self.parameters.seed}")  # noqa: S311 - not for secrets
-        )
-        self.subject.load(self.pods)
-        settle()
+        random = Random(f"{type(self).__name__} {self.parameters.seed}")  # noqa: S311 - no secrets
+        with setting_up():
+            self.pods, self.queries = self.data(random)
+            self.subject.load(self.pods)
         self._checked = [ask(self.subject.store, _to_check(each)) for each in self.queries]
         return [answer for answers in self._checked for answer in answers]
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from random import Random
 from typing import Any
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask, by_plain_rule
-from sqlcache.bench.measuring import settle, timed
+from sqlcache.bench.measuring import setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import Feed, Question
 
@@ -29,14 +28,13 @@ class Updates(Workload):
     def prepare(self) -> list[Answer]:
         """Load the pods and apply one batch of each kind; answer some questions."""
         seed, size = self.parameters.seed, self.parameters.pods
-        columns = workloads.five_labels(Random(f"update {seed}"), size)  # noqa: S311
-        self.pods = workloads.pods_with(columns, workloads.one_namespace(size))
-        self.subject.load(self.pods)
-        self.feed = Feed(self.pods, seed)
-        for changed in LABELS:
-            for batch in BATCHES:
-                self.apply(self.feed.batch(min(batch, size), changed))
-        settle()
+        with setting_up():
+            self.pods = workloads.ordinary_pods(size, f"update {seed}")
+            self.subject.load(self.pods)
+            self.feed = Feed(self.pods, seed)
+            for changed in LABELS:
+                for batch in BATCHES:
+                    self.apply(self.feed.batch(min(batch, size), changed))
         return ask(self.subject.store, self.questions())
 
     def apply(self, events: list[dict[str, Any]]) -> None:
