@@ -86,6 +86,25 @@ class IndexContract(StoreFixtures):
         store.delete(pod("c"))
         assert sorted(store.list_index_func_values("pair")) == ["x=1", "y=2"]
 
+    def test_values_of_one_object_coming_and_going_leave_those_of_others(
+        self, make_store: MakeStore
+    ) -> None:
+        store = make_store(indexers={"app": by_app})
+        store.add(pod("a", labels={"env": "prod"}))
+        store.add(pod("b", labels={"app": "web"}))
+        store.update(pod("a", labels={"app": "web"}))
+        store.delete(pod("b"))
+        assert store.index_keys("app", "web") == ["default/a"]
+        store.add(pod("c", labels={"app": "db"}))
+        store.update(pod("a", labels={"env": "prod"}))
+        assert store.list_index_func_values("app") == ["db"]
+        store.update(pod("c"))
+        assert store.list_index_func_values("app") == []
+        store.replace([pod("c", labels={"app": "web"}), pod("a", labels={"app": "db"})], "1")
+        store.replace([pod("a", labels={"app": "web"})], "2")
+        assert store.index_keys("app", "web") == ["default/a"]
+        assert store.list_index_func_values("app") == ["web"]
+
     def test_repeated_values_count_once(self, make_store: MakeStore) -> None:
         store = make_store(indexers={"twice": lambda obj: by_app(obj) * 2})
         store.add(pod("a", labels={"app": "web"}))
