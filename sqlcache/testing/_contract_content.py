@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -90,6 +90,34 @@ class ContentContract(StoreFixtures):
         assert store.list() == [new]
         assert store.select("", "app=web") == [new]
         assert store.by_index("app", "web") == [new]
+
+    def test_reading_before_a_write_does_not_hide_it(self, make_store: MakeStore) -> None:
+        """A backend may keep objects for those who read them again."""
+        store = make_store(indexers={"app": by_app})
+        store.add(pod("a", labels={"app": "web"}, rv="0"))
+        reads: tuple[Callable[[], list[Object | None]], ...] = (
+            lambda: [store.get_by_key("default/a")],
+            lambda: list(store.list()),
+            lambda: list(store.select("default", "app=web")),
+            lambda: list(store.by_index("app", "web")),
+        )
+        writes: tuple[Callable[[Object], None], ...] = (
+            store.add,
+            store.update,
+            lambda obj: store.replace([obj], "1"),
+            lambda obj: store.apply([event("MODIFIED", obj)]),
+            lambda obj: store.transaction(Transaction("update", obj)),
+        )
+        for number, write_object in enumerate(writes * 2):
+            new = pod("a", labels={"app": "web", "n": str(number // 3)}, rv=str(number))
+            write_object(new)
+            for read in reads * 2:
+                assert read() == [new]
+        store.delete(pod("a"))
+        assert [read() for read in reads] == [[None], [], [], []]
+        store.add(pod("a", labels={"app": "web"}, rv="again"))
+        for read in reads:
+            assert read() == [pod("a", labels={"app": "web"}, rv="again")]
 
     def test_same_name_in_two_namespaces_is_two_objects(self, store: Indexer) -> None:
         store.add(pod("a", "shop", {"app": "web"}))

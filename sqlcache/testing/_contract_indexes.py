@@ -105,6 +105,23 @@ class IndexContract(StoreFixtures):
         assert store.index_keys("app", "web") == ["default/a"]
         assert store.list_index_func_values("app") == ["web"]
 
+    def test_labels_and_values_that_read_alike_are_told_apart(self, make_store: MakeStore) -> None:
+        """A backend may compare objects by a digest of them: one text must not stand for two."""
+        store = make_store(
+            indexers={"a": lambda obj: [] if obj["metadata"].get("labels") else ["x", "y"]}
+        )
+        store.add(pod("p", labels={}))
+        assert sorted(store.list_index_func_values("a")) == ["x", "y"]
+        store.update(pod("p", labels={"a": "x", "2": "y"}))
+        assert store.list_index_func_values("a") == []
+        assert names(store.select("", "a=x,2=y")) == ["p"]
+        store.update(pod("p", labels={"a": "b", "c": "d"}))
+        store.update(pod("p", labels={"a": "d", "c": "b"}))
+        assert names(store.select("", "a=d,c=b")) == ["p"]
+        store.update(pod("p", labels={"a": "c", "b": "d"}))
+        assert names(store.select("", "a=c,b=d")) == ["p"]
+        assert store.select("", "c") == []
+
     def test_repeated_values_count_once(self, make_store: MakeStore) -> None:
         store = make_store(indexers={"twice": lambda obj: by_app(obj) * 2})
         store.add(pod("a", labels={"app": "web"}))
