@@ -1,9 +1,14 @@
+import os
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from sqlcache.errors import StoreClosedError
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.contract import MakeStore, StoreContract, closing_stores, content
 from sqlcache.testing.factories import names, pod
@@ -105,3 +110,38 @@ def test_file_name_may_be_any(tmp_path: Path) -> None:
         assert path.is_file()
         with SqliteStore(str(path)) as store:
             assert names(store.list()) == ["a"]
+
+
+def open_files() -> list[str]:
+    """Return the paths of the files that this process has open."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the folder's own, closed by now
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return found
+
+
+def test_closing_waits_for_calls_under_way_and_leaves_nothing_open(path: Path) -> None:
+    for _ in range(5):
+        store = SqliteStore(str(path))
+        store.replace([pod(f"p{number}") for number in range(500)], "1")
+        started = threading.Barrier(5)
+
+        def read(store: SqliteStore = store, started: threading.Barrier = started) -> None:
+            started.wait(60)
+            with suppress(StoreClosedError):
+                while True:
+                    assert len(store.list()) == 500
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        started.wait(60)
+        time.sleep(0.02)
+        store.close()
+        opened = open_files()
+        files = [each.name for each in path.parent.iterdir()]
+        for thread in threads:
+            thread.join()
+        assert not [name for name in opened if name.startswith(str(path))]
+        assert files == ["cache.db"]
