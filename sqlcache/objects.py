@@ -1,7 +1,8 @@
 """Kubernetes objects as plain JSON dicts: their metadata, keys and tombstones.
 
 Promises
-- An object is what a JSON decoder made of the API server's answer; nothing here copies or changes it.
+- An object is what a JSON decoder made of the API server's answer. Nothing here copies or changes
+  it.
 - Keys are client-go's: `namespace/name`, or `name` for cluster-scoped objects.
 
 Elsewhere: which objects match (selectors), where they are kept (store).
@@ -50,7 +51,8 @@ class DeletedFinalStateUnknown(NamedTuple):
     obj: Any
 
     def __str__(self) -> str:
-        return f"{{Key:{self.key} Obj:{shown(self.obj)}}}"  # as Go prints it
+        """Return what Go prints, for error messages."""
+        return f"{{Key:{self.key} Obj:{shown(self.obj)}}}"
 
 
 class ObjectName(NamedTuple):
@@ -63,6 +65,7 @@ class ObjectName(NamedTuple):
     name: str
 
     def __str__(self) -> str:
+        """Return the key."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
