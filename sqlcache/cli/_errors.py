@@ -23,6 +23,7 @@ from types import FrameType
 
 import click
 
+from sqlcache.cli._output import flush
 from sqlcache.errors import SqlcacheError
 
 FAILED = 1
@@ -40,7 +41,7 @@ def exit_codes() -> Iterator[None]:
     try:
         with _sigterm_raises():
             yield
-            _flush()
+            flush()
     except BrokenPipeError:
         _discard_output()
         raise click.exceptions.Exit(_BY_SIGNAL + signal.SIGPIPE) from None
@@ -57,7 +58,7 @@ def exit_codes() -> Iterator[None]:
 def describe(error: Exception) -> str:
     """Return an error's message in one line that no terminal takes for commands."""
     text = str(error)
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, SqlcacheError):
         names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name]
         text = ": ".join([*names, error.strerror])
     return _CONTROL.sub(" ", text).strip() or type(error).__name__
@@ -73,11 +74,6 @@ def _end_by(signum: signal.Signals) -> None:
     _discard_output()
     click.echo("Interrupted" if signum == signal.SIGINT else "Terminated", err=True)
     raise click.exceptions.Exit(_BY_SIGNAL + signum) from None
-
-
-def _flush() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
 
 
 def _discard_output() -> None:

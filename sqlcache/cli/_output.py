@@ -19,7 +19,8 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TextIO
 
 import orjson
 
@@ -53,16 +54,35 @@ class OutputError(SqlcacheError, RuntimeError):
 
 def write(text: str | bytes) -> None:
     """Write to standard output, in UTF-8."""
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
-    sys.stdout.buffer.write(data)
+    with _stdout() as stdout:
+        stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Write out what is still in memory."""
+    if sys.stdout is not None:
+        with _stdout() as stdout:
+            stdout.flush()
+
+
+@contextmanager
+def _stdout() -> Iterator[TextIO]:
+    """Return standard output; errors name it."""
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        yield sys.stdout
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def write_table(table: Table, *, headers: bool = True) -> None:
     """Write a table as text, for a terminal or for a pipe."""
     safe = Table(table.headers, [[_cell(cell) for cell in row] for row in table.rows])
-    if sys.stdout.isatty():
+    with _stdout() as stdout:
+        is_terminal = stdout.isatty()
+    if is_terminal:
         write(_for_terminal(safe, headers=headers))
     else:
         write("".join(_aligned(safe, headers=headers)))
