@@ -21,7 +21,7 @@ SUMMARIES = {
     "explain": "Tell how a label selector is answered.",
     "stats": "Tell what a store holds and which label keys cost most.",
     "migrate": "Bring a database file to another schema version.",
-    "bench": "Measure the backends on this machine.",
+    "bench": "Compare the backends on synthetic pods or on a dump.",
 }
 
 

@@ -91,7 +91,11 @@ def write_table(table: Table, *, headers: bool = True) -> None:
 def write_csv(table: Table, *, headers: bool = True) -> None:
     """Write a table as comma-separated values."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    # Before Python 3.13, a carriage return alone is not quoted where lines end with "\n".
+    returns = any("\r" in cell for row in table.rows for cell in row)
+    writer = csv.writer(
+        text, lineterminator="\n", quoting=csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    )
     if headers:
         writer.writerow(table.headers)
     writer.writerows(table.rows)

@@ -24,7 +24,7 @@ Step: TypeAlias = Callable[[Any], Iterable[Any]]
 
 _RELAXED = re.compile(r"\{\.?([^{}]+)\}|\.?([^{}]+)")
 _STEPS = re.compile(
-    r"""\.?(?P<name>(?:[^\\.\[\]'"()?@$*]|\\.)+)
+    r"""\.(?P<name>(?:[^\\.\[\]'"()?@$*]|\\.)+)
     | \.?\[ \s* (?P<quoted>'[^']*'|"[^"]*") \s* \]
     | \.?\[ \s* (?P<position>-?\d+) \s* \]
     | \.?\[ \s* \* \s* \] | (?P<any>\.\*)
@@ -59,12 +59,12 @@ def parse_path(path: str) -> list[Step]:
     relaxed = _RELAXED.fullmatch(path)
     if relaxed is None:
         raise SortPathError(f"no path such as .metadata.name: {path!r}")
-    text = relaxed[1] or relaxed[2]
+    text = f".{relaxed[1] or relaxed[2]}"
     steps, position = [], 0
     while position < len(text):
         match = _STEPS.match(text, position)
         if match is None:
-            raise SortPathError(f"cannot read {text[position:]!r} in the path {path!r}")
+            raise SortPathError(f"cannot read {text[position:][:80]!r} in the path {path!r}")
         steps.append(_step(match))
         position = match.end()
     return steps

@@ -1,0 +1,212 @@
+"""`explain`, `stats`, `migrate`, and the help of all commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import sqlcache
+from sqlcache.cli import SUMMARIES, main
+from sqlcache.testing import pod
+from tests.integration.command import dump_of, error, output, run, wrong_usage
+
+PODS = [
+    pod(f"p{number}", f"ns{number % 2}", {"app": f"a{number % 3}", "name": f"p{number}"})
+    for number in range(30)
+]
+
+
+@pytest.fixture(params=["--db", "--from"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    dump = tmp_path / "dump.json"
+    dump.write_bytes(dump_of(*PODS))
+    if request.param == "--from":
+        return ["--from", str(dump)]
+    db = f"sqlite:///{tmp_path / 'cluster.db'}"
+    assert run("load", str(dump), "--db", db).exit_code == 0
+    return ["--db", db]
+
+
+class TestExplain:
+    def test_json_says_what_the_query_does(self, source: list[str]) -> None:
+        args = ["-l", "app=a1,name in (p1,p4)", "-n", "ns1", "-o", "json"]
+        explanation = json.loads(output("explain", *args, *source))
+        assert explanation["backend"] == "sqlite"
+        assert explanation["selector"] == "app=a1,name in (p1,p4)"
+        assert explanation["namespace"] == "ns1"
+        assert explanation["matched"] == 1
+        assert explanation["driving"] in explanation["selector"]
+        assert explanation["plan"]
+
+    def test_text(self, source: list[str]) -> None:
+        lines = output("explain", "-A", "-l", "app=a1,name!=p1", *source).splitlines()
+        assert lines[:5] == [
+            "Selector:           app=a1,name!=p1",
+            "Namespace:          <all>",
+            "Backend:            sqlite",
+            "Starts from:        app=a1 (about 10 objects)",
+            "Matched:            9 objects",
+        ]
+        assert "Plan:" in lines
+        assert "SQL:" in lines
+
+    def test_everything_in_the_default_namespace(self, source: list[str]) -> None:
+        lines = output("explain", *source).splitlines()
+        assert lines[0].split() == ["Selector:", "<everything>"]
+        assert lines[1].split() == ["Namespace:", "default"]
+
+    def test_nodes_have_no_namespace(self, tmp_path: Path) -> None:
+        path = tmp_path / "nodes.json"
+        path.write_bytes(dump_of({"kind": "Node", "metadata": {"name": "n", "labels": {"a": ""}}}))
+        args = ["--resource", "nodes", "--from", str(path), "-l", "a", "-o", "json"]
+        assert json.loads(output("explain", *args))["matched"] == 1
+
+    def test_usage(self) -> None:
+        assert "Invalid value for '-l'" in wrong_usage("explain", "-l", "(", "--from", "x")
+        assert "give either" in wrong_usage("explain", "-l", "a")
+
+
+class TestStats:
+    def test_text(self, source: list[str]) -> None:
+        text = output("stats", *source)
+        summary, _, table = text.partition("\n\n")
+        assert summary.splitlines()[:6] == [
+            "Backend:          sqlite",
+            "Resource:         pods",
+            "Resource version: <none>",
+            "Objects:          30",
+            "Namespaces:       2",
+            "Label keys:       2",
+        ]
+        rows = [line.split()[:3] for line in table.splitlines()]
+        assert rows == [["LABEL", "KEY", "DISTINCT"], ["name", "30", "30"], ["app", "6", "30"]]
+
+    def test_json(self, source: list[str]) -> None:
+        found = json.loads(output("stats", "-o", "json", *source))
+        assert found["objects"] == 30
+        assert [entry["key"] for entry in found["label_keys"]] == ["name", "app"]
+        assert found["database_bytes"] > 0
+
+    def test_csv(self, source: list[str]) -> None:
+        rows = list(csv.DictReader(io.StringIO(output("stats", "-o", "csv", *source))))
+        assert [row["LABEL KEY"] for row in rows] == ["name", "app"]
+        assert int(rows[0]["BYTES"]) > int(rows[1]["BYTES"]) > 0
+
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.db"
+        assert "no such file" in error("stats", "--db", f"sqlite:///{path}")
+
+
+class TestMigrate:
+    @pytest.fixture
+    def db(self, tmp_path: Path) -> str:
+        db = f"sqlite:///{tmp_path / 'cluster.db'}"
+        run("load", "-", "--db", db, stdin=dump_of(*PODS))
+        return db
+
+    def test_there_and_back(self, db: str) -> None:
+        path = db.removeprefix("sqlite:///")
+        head = output("migrate", "current", "--db", db)
+        result = run("migrate", "downgrade", "base", "--db", db)
+        assert result == (0, "", f"{path}: {head.strip()} -> base\n")
+        assert output("migrate", "current", "--db", db) == "base\n"
+        result = run("migrate", "upgrade", "--db", db)
+        assert result == (0, "", f"{path}: base -> {head}")
+        assert run("migrate", "check", "--db", db) == (0, "", f"{path}: as expected\n")
+
+    def test_history_ends_with_the_first(self) -> None:
+        assert "(after base)" in output("migrate", "history").splitlines()[-1]
+
+    def test_differences_are_a_failure(self, db: str) -> None:
+        import sqlite3
+
+        connection = sqlite3.connect(db.removeprefix("sqlite:///"))
+        connection.execute("ALTER TABLE object ADD COLUMN surprise TEXT")
+        connection.close()
+        result = run("migrate", "check", "--db", db)
+        assert result.exit_code == 1
+        assert "surprise" in result.stdout
+        assert result.stderr.endswith("differs from the schema in 1 places\n")
+
+    def test_unknown_revision(self, db: str) -> None:
+        assert "nonsense" in error("migrate", "upgrade", "nonsense", "--db", db)
+        assert "nonsense" in error("migrate", "downgrade", "nonsense", "--db", db)
+
+    @pytest.mark.parametrize(
+        "command", [["upgrade"], ["downgrade", "base"], ["current"], ["check"]]
+    )
+    def test_files_that_are_none_of_ours(self, tmp_path: Path, command: list[str]) -> None:
+        path = tmp_path / "x.db"
+        db = f"sqlite:///{path}"
+        assert "no such file" in error("migrate", *command, "--db", db)
+        assert not path.exists()
+        path.write_text("hello " * 200)
+        assert str(path) in error("migrate", *command, "--db", db)
+        assert path.read_text() == "hello " * 200
+
+    def test_usage(self) -> None:
+        assert "Missing option '--db'" in wrong_usage("migrate", "current")
+        assert "Missing argument" in wrong_usage("migrate", "downgrade", "--db", "sqlite:///x")
+
+
+def commands(group: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands below a group with their full names."""
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield f"{path} {name}", command
+            yield from commands(command, f"{path} {name}")
+
+
+COMMANDS = dict(commands(main, "sqlcache"))
+
+
+class TestHelp:
+    def test_of_the_whole(self) -> None:
+        text = output("--help")
+        for name, summary in SUMMARIES.items():
+            assert f"  {name:<8} {summary}\n" in text
+
+    def test_version(self) -> None:
+        assert output("--version") == f"sqlcache, version {sqlcache.__version__}\n"
+
+    @pytest.mark.parametrize("name", SUMMARIES)
+    def test_summaries_are_those_of_the_commands(self, name: str) -> None:
+        """They are kept apart so that help need not import every command."""
+        assert COMMANDS[f"sqlcache {name}"].short_help == SUMMARIES[name]
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_summary_example_and_options(self, name: str) -> None:
+        args = name.split()[1:]
+        text = output(*args, "--help")
+        assert output(*args, "-h") == text
+        summary = text.split("\n\n")[1].strip()
+        assert len(summary) < 80
+        assert summary.endswith(".")
+        for option in COMMANDS[name].params:
+            if isinstance(option, click.Option):
+                assert option.help is not None
+                assert option.help.endswith((".", "]")), option.opts
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_examples_use_options_that_exist(self, name: str) -> None:
+        """Every command has one, and reads it, up to the call of its function."""
+        lines = [line for line in output(*name.split()[1:], "-h").splitlines() if name in line]
+        examples = [line[line.index(name) :] for line in lines if line.startswith("    ")]
+        assert examples
+        for example in examples:
+            arguments = example.removeprefix(name).partition(" > ")[0]
+            COMMANDS[name].make_context(name, shlex.split(arguments))
+
+    @pytest.mark.parametrize("name", ["nope", "_errors", "load.x"])
+    def test_unknown_commands(self, name: str) -> None:
+        assert "No such command" in wrong_usage(name)
