@@ -166,9 +166,11 @@ class TransactionError(SqlcacheError):
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
-        failed = "; ".join(str(error) for error in self.errors)
+        failed = self.total_transactions - len(self.successful_indices)
+        reasons = " ".join(map(str, self.errors))
         return (
-            f"{len(self.errors)} of {self.total_transactions} operations were not applied: {failed}"
+            f"failed to execute ({failed}/{self.total_transactions}) transactions"
+            f" failed due to: [{reasons}]"
         )
 
 

@@ -17,9 +17,10 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -39,7 +40,7 @@ class _Terminated(BaseException):
 def exit_codes() -> Iterator[None]:
     """Run a command: flush its output, and turn what it raises into a message and an exit code."""
     try:
-        with _sigterm_raises():
+        with _signals_raise():
             yield
             flush()
     except BrokenPipeError:
@@ -87,18 +88,43 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
+def hold_signals() -> None:
+    """Let the command finish: the first SIGINT or SIGTERM from here on is ignored.
+
+    For the last moments of a change, so that the exit code tells whether it was made. A second
+    signal ends the command at once.
+    """
+    if not _in_main_thread():
+        return
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _ignoring_once(signal.getsignal(signum)))
+
+
+def _ignoring_once(handler: Any) -> Callable[[int, FrameType | None], None]:
+    def ignore(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signum, handler)
+
+    return ignore
+
+
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
+def _signals_raise() -> Iterator[None]:
     """Make SIGTERM end the command as Ctrl-C does: databases and terminals are left in order."""
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         yield
         return
 
     def terminate(signum: int, frame: FrameType | None) -> None:
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
 import click
 
+from sqlcache.cli._errors import hold_signals
 from sqlcache.cli._progress import loading
 from sqlcache.cli._source import database_option, resource_option
 from sqlcache.dumps import DumpReader
+from sqlcache.objects import Object
 from sqlcache.store import open_store
 
 
@@ -45,9 +48,10 @@ def load(dumps: tuple[str, ...], db: str, resource: str) -> None:
     A DUMP is what `kubectl get ... -o json` or `-o yaml` writes, plain or gzipped, a directory of
     such files, or - for standard input. Objects of other resources in it are passed over.
 
-    All or nothing: a load that fails or is interrupted leaves the content as it was. Other
-    processes can read the file meanwhile. The resourceVersion is left empty, so an informer that
-    opens the file lists anew instead of trusting an old dump.
+    All or nothing: a load that fails or is interrupted leaves the content as it was; the summary
+    line on stderr means that it is replaced. Other processes can read the file meanwhile. The
+    resourceVersion is left empty, so an informer that opens the file lists anew instead of
+    trusting an old dump.
 
     \b
     Examples:
@@ -74,10 +78,17 @@ def _load(dumps: tuple[str, ...], db: str, resource: str) -> Loaded:
         # The first object before the file: most wrong input shows before there is a file at all.
         first = list(islice(objects, 1))
         with open_store(f"sqlite:///{db}", resource, hot_objects=0) as store:
-            store.replace(chain(first, objects), "")
+            store.replace(_to_the_end(chain(first, objects)), "")
             kept = store.count("", "")
     seconds = time.monotonic() - started
     return Loaded(reader.objects, kept, reader.others.total(), size_bytes, seconds)
+
+
+def _to_the_end(objects: Iterable[Object]) -> Iterator[Object]:
+    yield from objects
+    # What is left is to commit and to close. A signal in between would make the command report
+    # failure of a load that has happened.
+    hold_signals()
 
 
 def _summary(loaded: Loaded, db: str, resource: str) -> str:

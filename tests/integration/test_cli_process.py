@@ -83,6 +83,21 @@ class TestInterruptedLoad:
         assert finish(loading) == (exit_code, "", message)
         assert holds_the_old(path)
 
+    def test_signal_after_the_end_of_the_input_comes_too_late(self, path: Path) -> None:
+        """The load is committed then, and says so, whatever the signal."""
+        script = (
+            "import os, signal, sqlcache.cli.load as load\n"
+            "hold = load.hold_signals\n"
+            "load.hold_signals = lambda: (hold(), os.kill(os.getpid(), signal.SIGINT))\n"
+            "load.load.main()\n"
+        )
+        command = ["-c", script, "-", "--db", f"sqlite:///{path}"]
+        result = subprocess.run(
+            [sys.executable, *command], input=dump_of(*NEW), capture_output=True, check=True
+        )
+        assert result.stderr.startswith(b"Loaded 3000 pods ")
+        assert names(content(path)) == names(NEW)
+
     def test_input_ends_too_early(self, path: Path, loading: subprocess.Popen[bytes]) -> None:
         result = finish(loading)
         assert result.exit_code == 1
