@@ -341,20 +341,24 @@ class Handler:
         event = asyncio.Event()
         wakers = self._wakers.setdefault(route.resource, set())
         wakers.add(event)
-        self._watches[event] = (request.http, route.resource.plural)
         try:
             response = web.StreamResponse(headers=_headers(request, JSON))
             await response.prepare(request.http)
             stream = _Stream(request, response, self._stall)
-            await self._run_watch(stream, watch, asked, event)
+            await self._run_watch(stream, watch, asked, event, route.resource.plural)
             await response.write_eof()
         finally:
             wakers.discard(event)
-            del self._watches[event]
+            self._watches.pop(event, None)
         return response
 
     async def _run_watch(
-        self, stream: _Stream, watch: Watch, asked: ListOptions, event: asyncio.Event
+        self,
+        stream: _Stream,
+        watch: Watch,
+        asked: ListOptions,
+        event: asyncio.Event,
+        resource: str,
     ) -> None:
         loop = asyncio.get_running_loop()
         # A timeout of 0 is none, as in Go.
@@ -365,7 +369,9 @@ class Handler:
         except ApiError as error:
             await stream.send([error_line(error)])
             return
-        await stream.send(watch.start())
+        first = watch.start()
+        self._watches[event] = (stream.http, resource)
+        await stream.send(first)
         bookmark_at = self._bookmark_time(deadline)
         while not (watch.ended or self.closing or stream.ended or loop.time() >= deadline):
             event.clear()
@@ -482,7 +488,7 @@ class _Stream:
         response: web.StreamResponse,
         stall: Callable[[Fault], Coroutine[Any, Any, None]],
     ) -> None:
-        self._request = request
+        self.http = request.http
         self._response = response
         self._stall = stall
         self._fault = request.fault(Action.CUT, Action.STALL, Action.EVENT)
@@ -521,7 +527,7 @@ class _Stream:
             if not lines:
                 return True  # the line to be cut is yet to come
             await self._response.write(lines[0][: len(lines[0]) // 2])
-        _hang_up(self._request.http)
+        _hang_up(self.http)
         return True
 
 

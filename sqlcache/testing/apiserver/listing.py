@@ -239,10 +239,9 @@ def page(storage: Storage, wanted: Scope, asked: ListOptions) -> Page:
     limit = 0 if asked.rv == "0" and not asked.match else asked.limit
     exact = asked.match == EXACT or (rv > 0 and limit > 0 and not asked.match)
     try:
-        records, at = storage.snapshot(wanted.resource, wanted.namespace, rv if exact else None)
+        return _find(storage, wanted, rv if exact else None, limit)
     except HistoryForgottenError as error:
         raise status.expired(_FORGOTTEN) from error
-    return _cut(records, at, wanted, limit)
 
 
 def _next_page(storage: Storage, wanted: Scope, asked: ListOptions) -> Page:
@@ -251,30 +250,32 @@ def _next_page(storage: Storage, wanted: Scope, asked: ListOptions) -> Page:
         raise status.bad_request("specifying resource version is not allowed when using continue")
     start = f"{wanted.namespace}/{after}" if wanted.namespace else after
     try:
-        records, at = storage.snapshot(
-            wanted.resource, wanted.namespace, None if rv < 0 else rv, start
-        )
+        return _find(storage, wanted, None if rv < 0 else rv, asked.limit, start)
     except HistoryForgottenError as error:
         raise status.expired(_TOKEN_FORGOTTEN, encode_token(-1, after, slash=False)) from error
-    return _cut(records, at, wanted, asked.limit)
 
 
-def _cut(records: list[Record], rv: int, wanted: Scope, limit: int) -> Page:
+def _find(storage: Storage, wanted: Scope, rv: int | None, limit: int, after: str = "") -> Page:
+    records, at, remaining = storage.snapshot(
+        wanted.resource,
+        wanted.namespace,
+        rv,
+        after=after,
+        most=0 if wanted.selects else limit,
+    )
     if not wanted.selects:
-        if not limit or len(records) <= limit:
-            return Page(records, rv)
-        token = _token_after(records[limit - 1], rv, wanted)
-        return Page(records[:limit], rv, token, len(records) - limit)
+        if not remaining:
+            return Page(records, at)
+        return Page(records, at, _token_after(records[-1], at, wanted), remaining)
     matches = wanted.matcher()
-    if not limit:
-        return Page([record for record in records if matches(record)], rv)
     kept: list[Record] = []
     for index, record in enumerate(records):
         if matches(record):
             kept.append(record)
+            # How many of the rest match is not known, so it is not said.
             if len(kept) == limit and index + 1 < len(records):
-                return Page(kept, rv, _token_after(record, rv, wanted))
-    return Page(kept, rv)
+                return Page(kept, at, _token_after(record, at, wanted))
+    return Page(kept, at)
 
 
 def _token_after(record: Record, rv: int, wanted: Scope) -> str:

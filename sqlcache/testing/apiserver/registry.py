@@ -93,8 +93,10 @@ def make_record(resource: Resource, obj: Object, rv: int | None) -> Record:
         body = {"apiVersion": resource.group_version, "kind": resource.kind, **obj}
     else:
         body = {name: part for name, part in obj.items() if name not in ("kind", "apiVersion")}
+    namespace = meta.get("namespace", "")
     return Record(
-        namespace=meta.get("namespace", ""),
+        key=resource.key(namespace, meta["name"]),
+        namespace=namespace,
         name=meta["name"],
         rv=rv or 0,
         body=orjson.dumps(body),
@@ -131,6 +133,12 @@ class Registry:
         if record is None:
             raise status.not_found(resource, name)
         return record
+
+    def _read(self, resource: Resource, record: Record) -> Object:
+        """Return an object with the defaults that one loaded as it was may lack."""
+        obj = decode(resource, record)
+        resource.strategy.default(obj)
+        return obj
 
     def create(
         self, resource: Resource, namespace: str, obj: Object, *, dry_run: bool = False
@@ -240,7 +248,7 @@ class Registry:
         """
         with self.storage.lock:
             record = self.record(resource, namespace, name)
-            old = decode(resource, record)
+            old = self._read(resource, record)
             new = change(copy.deepcopy(old))
             _check_names(resource, namespace, name, new)
             _check_version(resource, new, old)
@@ -297,7 +305,7 @@ class Registry:
         """
         with self.storage.lock:
             record = self.record(resource, namespace, name)
-            old = decode(resource, record)
+            old = self._read(resource, record)
             if resource is self._namespaces and name in _IMMORTAL:
                 raise status.forbidden(resource, name, "this namespace may not be deleted")
             _check_preconditions(resource, old, options)

@@ -276,7 +276,7 @@ class ApiServer:
             resource: plural, or `plural.group`.
             objs: not changed. Without a namespace they go to "default".
         """
-        found = self._routes.by_name(resource)
+        found, now = self._routes.by_name(resource), timestamp()
         loaded = 0
         for obj in objs:
             meta = dict(obj["metadata"])
@@ -284,7 +284,7 @@ class ApiServer:
                 meta["namespace"] = meta.get("namespace") or "default"
                 self._add_namespace(meta["namespace"])
             meta.setdefault("uid", str(uuid.uuid4()))
-            meta.setdefault("creationTimestamp", timestamp())
+            meta.setdefault("creationTimestamp", now)
             self._put(found, {**obj, "metadata": meta})
             loaded += 1
         return loaded

@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from sqlcache.errors import SqlcacheError
 
@@ -54,6 +54,7 @@ class Record:
     """One version of one object.
 
     Attributes:
+        key: in the order of keys lists are sorted.
         namespace: "" for cluster-scoped objects.
         name: its name.
         rv: its resourceVersion.
@@ -62,17 +63,13 @@ class Record:
         fields: values of the selectable fields, in the order of the resource's `fields`.
     """
 
+    key: str
     namespace: str
     name: str
     rv: int
     body: bytes
     labels: Mapping[str, str]
     fields: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """The key, in whose order lists are sorted."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +87,20 @@ class Change:
     kind: str
     old: Record | None
     new: Record
+
+
+class Snapshot(NamedTuple):
+    """Some objects of one state.
+
+    Attributes:
+        records: in the order of their keys.
+        rv: the resourceVersion of the state.
+        remaining: how many more there are after them.
+    """
+
+    records: list[Record]
+    rv: int
+    remaining: int
 
 
 Listener: TypeAlias = Callable[["Resource"], None]
@@ -231,41 +242,57 @@ class Storage:
             raise HistoryForgottenError(rv, self._oldest)
 
     def snapshot(
-        self, resource: Resource, namespace: str, rv: int | None = None, after: str = ""
-    ) -> tuple[list[Record], int]:
-        """Return records in the order of their keys, and the resourceVersion that they are of.
+        self,
+        resource: Resource,
+        namespace: str,
+        rv: int | None = None,
+        *,
+        after: str = "",
+        most: int = 0,
+    ) -> Snapshot:
+        """Return records in the order of their keys.
 
         Args:
             resource: which.
             namespace: "" means all.
-            rv: None means the newest.
+            rv: the state wanted; None means the newest.
             after: only records whose key is greater.
+            most: how many records at most; 0 means all.
 
         Raises:
             HistoryForgottenError: that state is forgotten.
-        """
-        with self.lock:
-            if rv is None or rv >= self._rv:
-                return self._current(resource, namespace, after), self._rv
-            self._check_known(rv)
-            undone = {change.new.key: change.old for change in self._newest_first(resource, rv)}
-            current = self._current(resource, namespace, after)
-        low, high = _bounds(namespace)
-        kept = [record for record in current if record.key not in undone]
-        kept += [
-            old
-            for key, old in undone.items()
-            if old is not None and key > after and low <= key and (not high or key < high)
-        ]
-        kept.sort(key=lambda record: record.key)
-        return kept, rv
 
-    def _current(self, resource: Resource, namespace: str, after: str) -> list[Record]:
-        shelf = self.shelf(resource)
+        Cost: in the records returned and the changes since that state.
+        """
         low, high = _bounds(namespace)
-        first = max(bisect_left(shelf.keys, low), bisect_right(shelf.keys, after) if after else 0)
-        last = bisect_left(shelf.keys, high) if high else len(shelf.keys)
-        return [shelf.records[key] for key in shelf.keys[first:last]]
+        with self.lock:
+            at = self._rv if rv is None else min(rv, self._rv)
+            self._check_known(at)
+            shelf = self.shelf(resource)
+            undone = {change.new.key: change.old for change in self._newest_first(resource, at)}
+            keys = _slice(shelf.keys, low, high, after)
+            for key, old in undone.items():
+                if key > after and low <= key and (not high or key < high):
+                    _set_present(keys, key, present=old is not None)
+            total = len(keys)
+            if most:
+                del keys[most:]
+            records = [undone.get(key) or shelf.records[key] for key in keys]
+        return Snapshot(records, at, total - len(records))
+
+
+def _slice(keys: list[str], low: str, high: str, after: str) -> list[str]:
+    first = max(bisect_left(keys, low), bisect_right(keys, after) if after else 0)
+    return keys[first : bisect_left(keys, high) if high else len(keys)]
+
+
+def _set_present(keys: list[str], key: str, *, present: bool) -> None:
+    index = bisect_left(keys, key)
+    found = index < len(keys) and keys[index] == key
+    if present and not found:
+        keys.insert(index, key)
+    elif found and not present:
+        del keys[index]
 
 
 def _bounds(namespace: str) -> tuple[str, str]:

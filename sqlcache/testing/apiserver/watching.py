@@ -99,7 +99,7 @@ class Watch:
 
     def _initial(self) -> list[bytes]:
         scope = self._scope
-        records, self._cursor = self._storage.snapshot(self._resource, scope.namespace)
+        records, self._cursor, _ = self._storage.snapshot(self._resource, scope.namespace)
         lines = [self._event(ADDED, each) for each in records if self._matches(each)]
         implied = self._asked.send_initial is None and not self._asked.rv
         if self._asked.bookmarks and (self._asked.send_initial or implied):

@@ -56,6 +56,14 @@ class PodStrategy(Strategy):
         _tolerate_node_failures(spec)
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
 
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        spec = section(new, "spec")
+        for name in ("priority", "preemptionPolicy"):
+            if name not in spec and name in old["spec"]:
+                spec[name] = old["spec"][name]
+        _tolerate_node_failures(spec)
+
     def prepare_status(self, new: Object, old: Object) -> None:
         super().prepare_status(new, old)
         carry(new["metadata"], old["metadata"], "ownerReferences")
