@@ -12,7 +12,7 @@ registered. No controller runs: nothing happens but what clients do.
 | module | about |
 |---|---|
 | `server` | `ApiServer`: thread, socket, direct access for tests |
-| `http` | requests, answers, streams |
+| `http`, `answers` | requests, answers, streams |
 | `routes`, `discovery` | paths, and the documents that name them |
 | `negotiation`, `bodies` | what clients accept and send |
 | `listing`, `watching` | lists with pages, watches with bookmarks |

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs
 
@@ -26,6 +26,19 @@ from aiohttp import web
 
 from sqlcache.objects import Object
 from sqlcache.testing.apiserver import bodies, discovery, listing, status
+from sqlcache.testing.apiserver.answers import (
+    JSON,
+    Answering,
+    Closed,
+    Stream,
+    abort,
+    hang_up,
+    headers_of,
+    joined,
+    json_answer,
+    list_head,
+    text_answer,
+)
 from sqlcache.testing.apiserver.faults import Action, Fault, Faults, Target
 from sqlcache.testing.apiserver.listing import ListOptions, Page, Scope
 from sqlcache.testing.apiserver.negotiation import AGGREGATED_TYPE, Form, choose
@@ -38,8 +51,6 @@ from sqlcache.testing.apiserver.watching import Watch, error_line
 
 Answer: TypeAlias = Coroutine[Any, Any, web.StreamResponse]
 
-JSON = "application/json"
-_TEXT = "text/plain; charset=utf-8"
 _HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 _PUBLIC_PATHS = _HEALTH_PATHS | {"/version"}  # role system:public-info-viewer
 _ANONYMOUS = "system:anonymous"
@@ -48,10 +59,6 @@ _BODY_MAX_BYTES = 3 * 1024 * 1024  # the real server's limit
 _WATCH_TIMEOUT_S = (1800, 3600)  # of a watch that asks for none; the server's own choice
 _BOOKMARK_BEFORE_END_S = 2.0  # cache_watcher.go nextBookmarkTime
 _POLL_S = 0.02  # how soon a stalled request notices that its fault was removed
-
-
-class _Closed(Exception):  # noqa: N818 (no error: the answer ends here on purpose)
-    """The connection is closed on purpose; nothing more can be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +105,6 @@ class Settings:
     fresh_wait_s: float
 
 
-@dataclass(slots=True)
-class _Answering:
-    """A request on its way through this module."""
-
-    http: web.BaseRequest
-    query: Mapping[str, Sequence[str]]
-    faults: Sequence[Fault] = ()
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def first(self) -> Mapping[str, str]:
-        """The first value of each parameter."""
-        return {name: values[0] for name, values in self.query.items()}
-
-    def fault(self, *actions: Action) -> Fault | None:
-        return next((each for each in self.faults if each.action in actions), None)
-
-
 class Handler:
     """Answers all requests of one server."""
 
@@ -159,15 +148,15 @@ class Handler:
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer a request."""
         query = parse_qs(http.rel_url.raw_query_string, keep_blank_values=True)
-        request = _Answering(http, query)
+        request = Answering(http, query)
         try:
             return await self._answer(request)
         except ApiError as error:
-            return _json(request, error.status, error.code)
-        except (_Closed, ConnectionError):
+            return json_answer(request, error.status, error.code)
+        except (Closed, ConnectionError):
             return web.Response()  # goes nowhere: the connection is closed
 
-    async def _answer(self, request: _Answering) -> web.StreamResponse:
+    async def _answer(self, request: Answering) -> web.StreamResponse:
         http = request.http
         path = http.rel_url.raw_path
         route = self._routes.resolve(path)
@@ -184,7 +173,7 @@ class Handler:
             request.warnings.append(route.resource.warning)
         return await _VERBS[verb](self, request, route)
 
-    def _note(self, request: _Answering, target: Target, path: str) -> None:
+    def _note(self, request: Answering, target: Target, path: str) -> None:
         now = asyncio.get_running_loop().time()
         record = RequestRecord(target, request.http.method, path, request.first, now)
         self.requests.append(record)
@@ -216,12 +205,12 @@ class Handler:
 
     # Faults ------------------------------------------------------------------------------------
 
-    async def _strike(self, request: _Answering, verb: str) -> None:
+    async def _strike(self, request: Answering, verb: str) -> None:
         for fault in request.faults:
             if fault.action is Action.SLOW:
                 await asyncio.sleep(fault.seconds)
             elif fault.action is Action.REFUSE:
-                _abort(request.http)
+                abort(request.http)
             elif fault.action is Action.STALL and verb != "watch":
                 await self._stall(fault)
             elif fault.action is Action.ANSWER and fault.error is not None:
@@ -233,26 +222,26 @@ class Handler:
 
     # Paths that are no resource ----------------------------------------------------------------
 
-    async def _answer_path(self, request: _Answering, path: str) -> web.StreamResponse:
+    async def _answer_path(self, request: Answering, path: str) -> web.StreamResponse:
         http = request.http
         if self._anonymous(http) and path not in _PUBLIC_PATHS:
             raise status.forbidden_path(_ANONYMOUS, path_verb(http.method).lower(), path)
         if path in _HEALTH_PATHS:
-            return _text("ok")
+            return text_answer("ok")
         found = discovery.aggregated(self._routes, path)
         if found is not None:
             form = choose(http.headers.get("Accept", ""), discovery=True)
             if form is Form.AGGREGATED:
-                return _json(request, found, content_type=AGGREGATED_TYPE)
+                return json_answer(request, found, content_type=AGGREGATED_TYPE)
         address = http.host
         found = discovery.document(self._routes, path, address)
         if found is None:
-            return _text("404 page not found\n", 404)
-        return _json(request, found)
+            return text_answer("404 page not found\n", 404)
+        return json_answer(request, found)
 
     # Reads -------------------------------------------------------------------------------------
 
-    async def _get(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _get(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         asked = request.first.get("resourceVersion", "")
         if asked and not asked.isdecimal():
@@ -261,7 +250,7 @@ class Handler:
         record = self._registry.record(route.resource, route.namespace, route.name)
         return self._object(request, route.resource, record, form)
 
-    async def _list(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _list(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""), collection=True)
         query = _query(request, route)
         asked = listing.options(query, watch=False)
@@ -286,50 +275,50 @@ class Handler:
 
     def _object(
         self,
-        request: _Answering,
+        request: Answering,
         resource: Resource,
         record: Record,
         form: Form = Form.WHOLE,
         code: int = 200,
     ) -> web.Response:
         shape = metadata_body if form is Form.METADATA else full_body
-        return _json(request, shape(resource, record.body), code)
+        return json_answer(request, shape(resource, record.body), code)
 
     async def _send_list(
-        self, request: _Answering, resource: Resource, page: Page, form: Form
+        self, request: Answering, resource: Resource, page: Page, form: Form
     ) -> web.StreamResponse:
-        head = _list_head(resource, page, form)
+        head = list_head(resource, page, form)
         if len(page.records) <= _PIECE and request.fault(Action.CUT) is None:
-            return _json(request, head + _joined(resource, page.records, form) + b"]}")
+            return json_answer(request, head + joined(resource, page.records, form) + b"]}")
         return await self._stream_list(request, resource, page, form)
 
     async def _stream_list(
-        self, request: _Answering, resource: Resource, page: Page, form: Form
+        self, request: Answering, resource: Resource, page: Page, form: Form
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers=_headers(request, JSON))
+        response = web.StreamResponse(headers=headers_of(request, JSON))
         await response.prepare(request.http)
         cut = request.fault(Action.CUT)
         left = cut.after_bytes if cut else None
-        separator = _list_head(resource, page, form)
+        separator = list_head(resource, page, form)
         for first in range(0, len(page.records), _PIECE):
-            piece = separator + _joined(resource, page.records[first : first + _PIECE], form)
+            piece = separator + joined(resource, page.records[first : first + _PIECE], form)
             separator = b","
             if left is not None and left < len(piece):
                 await response.write(piece[:left])
-                _hang_up(request.http)
+                hang_up(request.http)
             left = None if left is None else left - len(piece)
             await response.write(piece)
         end = b"]}" if page.records else separator + b"]}"
         if left is not None:
             await response.write(end[: max(left, 0)])
-            _hang_up(request.http)
+            hang_up(request.http)
         await response.write(end)
         await response.write_eof()
         return response
 
     # Watches -----------------------------------------------------------------------------------
 
-    async def _watch(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _watch(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         query = _query(request, route)
         asked = listing.options(query, watch=True)
@@ -342,9 +331,9 @@ class Handler:
         wakers = self._wakers.setdefault(route.resource, set())
         wakers.add(event)
         try:
-            response = web.StreamResponse(headers=_headers(request, JSON))
+            response = web.StreamResponse(headers=headers_of(request, JSON))
             await response.prepare(request.http)
-            stream = _Stream(request, response, self._stall)
+            stream = Stream(request, response, self._stall)
             await self._run_watch(stream, watch, asked, event, route.resource.plural)
             await response.write_eof()
         finally:
@@ -354,7 +343,7 @@ class Handler:
 
     async def _run_watch(
         self,
-        stream: _Stream,
+        stream: Stream,
         watch: Watch,
         asked: ListOptions,
         event: asyncio.Event,
@@ -391,13 +380,13 @@ class Handler:
 
     # Writes ------------------------------------------------------------------------------------
 
-    async def _create(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _create(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         obj, dry_run = await self._sent_object(request, route.resource, "CreateOptions")
         record = self._registry.create(route.resource, route.namespace, obj, dry_run=dry_run)
         return self._object(request, route.resource, record, form, 201)
 
-    async def _update(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _update(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         obj, dry_run = await self._sent_object(request, route.resource, "UpdateOptions")
         record, created = self._registry.replace(
@@ -411,7 +400,7 @@ class Handler:
         return self._object(request, route.resource, record, form, 201 if created else 200)
 
     async def _sent_object(
-        self, request: _Answering, resource: Resource, options: str
+        self, request: Answering, resource: Resource, options: str
     ) -> tuple[Object, bool]:
         bodies.check_json(request.http.headers.get("Content-Type", ""))
         body = await _body(request.http)
@@ -420,7 +409,7 @@ class Handler:
         request.warnings += warnings
         return obj, dry_run
 
-    async def _patch(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _patch(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         dry_run, _ = bodies.write_options("PatchOptions", request.query)
         change = bodies.read_patch(
@@ -439,7 +428,7 @@ class Handler:
         )
         return self._object(request, route.resource, record, form)
 
-    async def _delete(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _delete(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""))
         body = await _body(request.http)
         content_type = request.http.headers.get("Content-Type", "")
@@ -448,11 +437,11 @@ class Handler:
         record, gone = self._registry.delete(resource, route.namespace, route.name, options)
         if gone and not resource.strategy.returns_deleted:
             uid = orjson.loads(record.body)["metadata"]["uid"]
-            return _json(request, status.success(resource, record.name, uid))
+            return json_answer(request, status.success(resource, record.name, uid))
         accepted = not gone and options.policy == "Foreground"
         return self._object(request, resource, record, form, 202 if accepted else 200)
 
-    async def _delete_collection(self, request: _Answering, route: Route) -> web.StreamResponse:
+    async def _delete_collection(self, request: Answering, route: Route) -> web.StreamResponse:
         form = choose(request.http.headers.get("Accept", ""), collection=True)
         body = await _body(request.http)
         content_type = request.http.headers.get("Content-Type", "")
@@ -467,7 +456,7 @@ class Handler:
         return await self._send_list(request, route.resource, page, form)
 
 
-_VERBS: Mapping[str, Callable[[Handler, _Answering, Route], Answer]] = {
+_VERBS: Mapping[str, Callable[[Handler, Answering, Route], Answer]] = {
     "get": Handler._get,
     "list": Handler._list,
     "watch": Handler._watch,
@@ -479,59 +468,7 @@ _VERBS: Mapping[str, Callable[[Handler, _Answering, Route], Answer]] = {
 }
 
 
-class _Stream:
-    """The body of a watch, with the faults that strike it."""
-
-    def __init__(
-        self,
-        request: _Answering,
-        response: web.StreamResponse,
-        stall: Callable[[Fault], Coroutine[Any, Any, None]],
-    ) -> None:
-        self.http = request.http
-        self._response = response
-        self._stall = stall
-        self._fault = request.fault(Action.CUT, Action.STALL, Action.EVENT)
-        self._sent = 0
-        self.ended = False
-
-    async def send(self, lines: list[bytes]) -> None:
-        """Send lines, as far as no fault forbids it."""
-        if self.ended:
-            return
-        fault = self._fault
-        if fault is not None and self._sent + len(lines) >= fault.after_events:
-            before = fault.after_events - self._sent
-            await self._write(lines[:before])
-            lines = lines[before:]
-            if await self._strike(fault, lines):
-                return
-        await self._write(lines)
-
-    async def _write(self, lines: list[bytes]) -> None:
-        if lines:
-            self._sent += len(lines)
-            await self._response.write(b"".join(lines))
-
-    async def _strike(self, fault: Fault, lines: list[bytes]) -> bool:
-        """Do what the fault does; return whether that was all."""
-        if fault.action is Action.STALL:
-            self._fault = None
-            await self._stall(fault)
-            return False
-        if fault.action is Action.EVENT and fault.error is not None:
-            await self._response.write(error_line(fault.error))
-            self.ended = True
-            return True
-        if fault.mid_line:
-            if not lines:
-                return True  # the line to be cut is yet to come
-            await self._response.write(lines[0][: len(lines[0]) // 2])
-        _hang_up(self.http)
-        return True
-
-
-def _query(request: _Answering, route: Route) -> Mapping[str, str]:
+def _query(request: Answering, route: Route) -> Mapping[str, str]:
     """Return the query of a list or watch; a name in the path of a watch selects."""
     if not route.name:
         return request.first
@@ -556,65 +493,3 @@ async def _body(http: web.BaseRequest) -> bytes:
             message = f"Request entity too large: limit is {_BODY_MAX_BYTES}"
             raise status.failure(413, message, "RequestEntityTooLarge", {})
     return bytes(body)
-
-
-def _abort(http: web.BaseRequest) -> None:
-    """Reset the connection: the client gets an error, not an end."""
-    if http.transport is not None:
-        http.transport.abort()
-    raise _Closed
-
-
-def _hang_up(http: web.BaseRequest) -> None:
-    """Close the connection after what was written, in the middle of the answer."""
-    if http.transport is not None:
-        http.transport.close()
-    raise _Closed
-
-
-def _list_head(resource: Resource, page: Page, form: Form) -> bytes:
-    meta: Object = {"resourceVersion": str(page.rv)}
-    if page.token or resource.custom:
-        meta["continue"] = page.token
-    if page.remaining is not None:
-        meta["remainingItemCount"] = page.remaining
-    head = {"kind": resource.list_kind, "apiVersion": resource.group_version, "metadata": meta}
-    if form is Form.METADATA:
-        head |= {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
-    return orjson.dumps(head)[:-1] + b',"items":['
-
-
-def _joined(resource: Resource, records: Sequence[Record], form: Form) -> bytes:
-    if form is Form.METADATA:
-        return b",".join([metadata_body(resource, record.body) for record in records])
-    return b",".join([record.body for record in records])
-
-
-def _headers(request: _Answering, content_type: str) -> dict[str, str]:
-    headers = {"Content-Type": content_type, "Cache-Control": "no-cache, private"}
-    if request.warnings:
-        headers["Warning"] = ", ".join(map(_warning, request.warnings))
-    return headers
-
-
-def _warning(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{escaped}"'
-
-
-def _json(
-    request: _Answering, body: Object | bytes, code: int = 200, content_type: str = JSON
-) -> web.Response:
-    headers = _headers(request, content_type)
-    if isinstance(body, dict):
-        retry_after_s = (body.get("details") or {}).get("retryAfterSeconds")
-        if body.get("kind") == "Status" and retry_after_s is not None:
-            headers["Retry-After"] = str(retry_after_s)
-        body = orjson.dumps(body)
-    if listing.truth(request.first.get("pretty", "")):
-        body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n"
-    return web.Response(body=body, status=code, headers=headers)
-
-
-def _text(text: str, code: int = 200) -> web.Response:
-    return web.Response(body=text.encode(), status=code, headers={"Content-Type": _TEXT})
