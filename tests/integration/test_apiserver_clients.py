@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes
 import pytest
 
 from sqlcache.testing.apiserver import ApiServer, custom_resource
 
+kubernetes = pytest.importorskip("kubernetes")
 # Its models have optional fields everywhere, and parts of it have no types: not checked here.
 client: Any = kubernetes.client
 config: Any = kubernetes.config
