@@ -241,6 +241,17 @@ class SchemaVersionError(DatabaseError):
     """
 
 
+class QueueShutDownError(SqlcacheError, RuntimeError):
+    """The work queue was shut down and has no item left: a worker should end."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"work queue {self.name!r} is shut down" if self.name else "work queue is shut down"
+
+
 class DumpError(SqlcacheError, ValueError):
     """A file is no dump of cluster objects, or a broken one.
 
