@@ -1,7 +1,7 @@
 """A queue of work for controllers: client-go's rate-limiting work queue.
 
     queue = WorkQueue("pods")
-    informer.add_handler(on_update=lambda old, new: queue.add(key_of(new)))
+    informer.add_handler(HandlerFuncs(on_update=lambda old, new: queue.add(key_of(new))))
 
     for key in queue:  # in each worker; ends after queue.shut_down()
         try:
