@@ -240,7 +240,7 @@ class Registration:
         self._resync_s = seconds
 
     def _check_synced(self) -> None:
-        if self._upstream_synced and not self._initial_left and not self._ended:
+        if self._upstream_synced and not self._initial_left:
             self._synced = True
             self._changed.notify_all()
 
