@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sqlcache.client.api import Event, ListWatch, Page, Watch
@@ -99,6 +99,12 @@ class _Stream:
             self._watch.close()
         except Exception:  # noqa: BLE001 - somebody else's code, and given up anyway
             _LOG.debug("closing a watch failed", exc_info=True)
+
+    def finish(self) -> None:
+        """Close it in the thread that read it: what a generator holds is released at once."""
+        self.close()
+        if isinstance(self.events, Generator):
+            self.events.close()
 
 
 class Reflector:
@@ -293,7 +299,7 @@ class Reflector:
             self._watch = None
             forget()
             if not complete:
-                watch.close()
+                watch.finish()
         self._check_stop()
         if complete or self._relist_wanted:
             return complete
@@ -346,7 +352,7 @@ class Reflector:
                 try:
                     self._sync(contents.objects(), contents.rv)
                 except ReflectorError:
-                    watch.close()
+                    watch.finish()
                     raise
                 return watch
 
