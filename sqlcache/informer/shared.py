@@ -6,6 +6,8 @@ one thread a handler.
 Promises
 - Only the informer writes the store, and a batch of events is one transaction. Handlers are told
   after it was committed, so a lister is at least as new as the event.
+- A store that is not empty at the start is reconciled by the first list, without an empty moment:
+  what it held is told as added, what is gone as tombstones.
 - A relist replaces the content first; then handlers are told of what is gone (tombstones), then
   of the rest in the order of the list.
 - If a store refuses an object, that object is logged and lost until it changes or a relist; if it
@@ -445,16 +447,16 @@ class SharedInformer:
         changed: list[Delta] = []
         for key, obj in zip(new.keys, new.objects, strict=True):
             old = store.get_by_key(key) if known else None
-            if old is None:
-                changed.append(Delta(DeltaType.ADDED, key, obj))
-                notification: Notification = Added(obj, initial)
-            elif _equal(old, obj):
-                notification = _updated(old, old)
+            if old is not None and _equal(old, obj):
+                obj = old
             else:
                 changed.append(Delta(DeltaType.UPDATED, key, obj))
-                notification = _updated(old, obj)
-            if self._registrations:
-                rest.append(notification)
+            if not self._registrations:
+                continue
+            if old is None or initial:  # the store may have it from an earlier life
+                rest.append(Added(obj, initial))
+            else:
+                rest.append(_updated(old, obj))
         if known:
             self._write(gone, changed, new.resource_version)
         else:

@@ -331,6 +331,25 @@ def test_factory_shares_informers_and_ends_them() -> None:
     assert nodes.is_stopped()
 
 
+def test_store_from_an_earlier_life_is_reconciled(store: Indexer, clock: VirtualClock) -> None:
+    store.replace([pod("kept"), pod("changed"), pod("gone")], "7")
+    listed = [pod("kept"), pod("changed", rv="8"), pod("new")]
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", listed), held=True)], [Answer()])
+    seen = Seen()
+    informer = informer_of(list_watch, store, clock)
+    informer.add_handler(seen)
+    with informer:
+        clock.settle()
+        assert (len(store.list()), informer.has_synced()) == (3, False)
+        list_watch.release()
+        clock.run_until(informer.has_synced)
+        clock.settle()
+        assert sorted(map(text, store.list())) == ["changed@8", "kept@1", "new@1"]
+        assert store.last_store_sync_resource_version() == "10"
+    expected = ["tombstone gone@1", "initial kept@1", "initial changed@8", "initial new@1"]
+    assert seen.calls == expected
+
+
 def test_items_of_a_typed_list_learn_their_type(store: Indexer, clock: VirtualClock) -> None:
     """The API server leaves kind and apiVersion out of list items, but not of events."""
     bare = pod("a")
