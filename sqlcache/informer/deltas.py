@@ -46,11 +46,13 @@ class Replacement(NamedTuple):
     Attributes:
         keys: of the objects, in their order; repeats are possible.
         objects: transformed.
+        unchanged: for each, whether it is the very object that the store holds.
         resource_version: of the list.
     """
 
     keys: Sequence[str]
     objects: Sequence[Object]
+    unchanged: Sequence[bool]
     resource_version: str
 
 
@@ -119,14 +121,21 @@ class DeltaQueue:
         """Queue the last state of an object that is gone. Raises as `add`."""
         self._put_object(DeltaType.DELETED, obj)
 
-    def replace(self, objs: Sequence[Object], resource_version: str) -> None:
-        """Queue the result of a list, its objects already `transformed`.
+    def replace(
+        self, objs: Sequence[Object], unchanged: Sequence[bool], resource_version: str
+    ) -> None:
+        """Queue the result of a list.
+
+        Args:
+            objs: already `transformed`.
+            unchanged: for each, whether it is the very object that the store holds.
+            resource_version: of the list.
 
         Raises:
             ObjectError: one has no key; nothing is queued.
         """
         keys = [meta_namespace_key_func(obj) for obj in objs]
-        info = Replacement(keys, objs, resource_version)
+        info = Replacement(keys, objs, unchanged, resource_version)
         with self._changed:
             self._put(Delta(DeltaType.REPLACED_ALL, "", info))
             if not self._populated:

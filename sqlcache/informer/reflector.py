@@ -73,8 +73,10 @@ class Sink(Protocol):
     def delete(self, obj: Object) -> None:
         """Take the last state of an object that is gone."""
 
-    def replace(self, objs: Sequence[Object], resource_version: str) -> None:
-        """Take a list of transformed objects."""
+    def replace(
+        self, objs: Sequence[Object], unchanged: Sequence[bool], resource_version: str
+    ) -> None:
+        """Take a list of transformed objects, and which of them are the stored ones."""
 
     def resync(self) -> None:
         """Replay the store."""
@@ -107,6 +109,14 @@ class _Stream:
             self.events.close()
 
 
+Share = Callable[[Objects], list[bool]]
+"""Takes objects of a list, puts stored ones in the place of their equals, and tells which."""
+
+
+def _share_nothing(objs: Objects) -> list[bool]:
+    return [False] * len(objs)
+
+
 class Reflector:
     """See the module. `run` is called once, in a thread of its own."""
 
@@ -124,7 +134,7 @@ class Reflector:
         page_objects: int | None = None,
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
-        share: Callable[[Object], Object] = lambda obj: obj,
+        share: Share = _share_nothing,
         resyncs: Callable[[StopSignal], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
     ) -> None:
@@ -143,7 +153,7 @@ class Reflector:
                 read from etcd anyway.
             backoff: delays between rounds.
             rng: spreads the watch timeouts.
-            share: returns the stored object if it equals the given one, else the given one.
+            share: puts the stored object in the place of each that equals it; see `Share`.
             resyncs: runs beside the watches of a round, in a thread of its own, until its signal.
             on_error: told why a round ended, as client-go's WatchErrorHandler; default: log it.
         """
@@ -350,7 +360,7 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(contents.objects(), contents.rv)
+                    self._sync(*contents.objects(), contents.rv)
                 except ReflectorError:
                     watch.finish()
                     raise
@@ -378,7 +388,7 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.rv)
+        self._sync(found.objects, found.unchanged, found.rv)
 
     def _page_size(self, rv: str) -> int:
         if self._page_objects is not None:
@@ -413,16 +423,13 @@ class Reflector:
             resource_version=rv, limit=limit, continue_token=token, stop=self._stop
         )
 
-    def _sync(self, objs: Objects, rv: str) -> None:
+    def _sync(self, objs: Objects, unchanged: list[bool], rv: str) -> None:
         self._rv_unavailable = False
         try:
-            self._sink.replace(objs, rv)
+            self._sink.replace(objs, unchanged, rv)
         except ObjectError as error:
             raise _unsynced(error) from error
         self._rv = rv
-
-    def _prepared(self, obj: Object) -> Object:
-        return self._share(self._sink.transformed(obj))
 
     def _check_stop(self) -> None:
         if self._stop.is_set():
@@ -521,11 +528,14 @@ class _Contents(_Events):
     def __init__(self, reflector: Reflector) -> None:
         super().__init__(reflector, from_start=False)
         self._objects: dict[str, Object] = {}
+        self._unchanged: set[str] = set()
+        self._unshared: dict[str, None] = {}
         self.rv = ""
         self._complete = False
 
-    def objects(self) -> Objects:
-        return list(self._objects.values())
+    def objects(self) -> tuple[Objects, list[bool]]:
+        self._share()
+        return list(self._objects.values()), [key in self._unchanged for key in self._objects]
 
     def take(self, event: Any) -> bool:
         super().take(event)
@@ -536,15 +546,35 @@ class _Contents(_Events):
 
     def _pass_on(self, kind: Any, obj: Object, rv: str) -> None:
         if kind in ("ADDED", "MODIFIED"):
-            self._objects[meta_namespace_key_func(obj)] = self._reflector._prepared(obj)
+            self._put(meta_namespace_key_func(obj), self._sink.transformed(obj))
         elif kind == "DELETED":
-            self._objects.pop(meta_namespace_key_func(obj), None)
+            self._put(meta_namespace_key_func(obj), None)
         elif kind == "BOOKMARK":
             annotations = metadata(obj).get("annotations")
             if isinstance(annotations, dict) and annotations.get(INITIAL_EVENTS_END) == "true":
                 self._complete = True
         else:
             super()._pass_on(kind, obj, rv)
+
+    def _put(self, key: str, obj: Object | None) -> None:
+        self._unchanged.discard(key)
+        if obj is None:
+            self._objects.pop(key, None)
+            self._unshared.pop(key, None)
+            return
+        self._objects[key] = obj
+        self._unshared[key] = None
+        if len(self._unshared) >= PAGE_OBJECTS:
+            self._share()
+
+    def _share(self) -> None:
+        objs = [self._objects[key] for key in self._unshared]
+        shared = self._reflector._share(objs)
+        for key, obj, same in zip(self._unshared, objs, shared, strict=True):
+            if same:
+                self._objects[key] = obj
+                self._unchanged.add(key)
+        self._unshared.clear()
 
 
 class _Listed:
@@ -554,6 +584,7 @@ class _Listed:
         self._reflector = reflector
         self._pages = 0
         self.objects: Objects = []
+        self.unchanged: list[bool] = []
         self.rv = ""
         self.paginated = False
         self.refused: Exception | None = None  # by the transform; the whole list fails then
@@ -577,16 +608,19 @@ class _Listed:
                 # The items of a typed list do not repeat it, watch events do.
                 item.setdefault("apiVersion", api_version)
                 item.setdefault("kind", item_kind)
-            self._take_item(item)
-            items[position] = None  # else the page keeps alive what was given up
+            items[position] = self._transformed(item)
+        if self.refused is None:
+            self.unchanged += self._reflector._share(items)
+            self.objects += items
         return str(page["metadata"].get("continue") or "")
 
-    def _take_item(self, item: Any) -> None:
+    def _transformed(self, item: Any) -> Any:
         try:
-            self.objects.append(self._reflector._prepared(item))
+            return self._reflector._sink.transformed(item)
         except Exception as error:  # noqa: BLE001 - the transform is somebody else's code
             if self.refused is None:
                 self.refused = error
+            return None
 
 
 def is_expired(error: ApiStatusError) -> bool:

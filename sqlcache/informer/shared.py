@@ -24,6 +24,7 @@ import logging
 import random
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from types import TracebackType
@@ -31,7 +32,7 @@ from typing import Self
 
 from sqlcache.client.api import Event, ListWatch
 from sqlcache.clock import Clock, MonotonicClock, StopSignal
-from sqlcache.errors import InformerStateError
+from sqlcache.errors import InformerStateError, ObjectError
 from sqlcache.informer.backoff import Backoff
 from sqlcache.informer.deltas import Delta, DeltaQueue, DeltaType, Replacement
 from sqlcache.informer.handlers import (
@@ -47,16 +48,19 @@ from sqlcache.objects import (
     DeletedFinalStateUnknown,
     Indexers,
     Object,
+    Objects,
     TransformFunc,
     meta_namespace_key_func,
     resource_version,
 )
+from sqlcache.selectors import EVERYTHING
 from sqlcache.store.api import Indexer
 
 _LOG = logging.getLogger(__name__)
 
 SHORTEST_RESYNC_S = 1.0  # client-go's minimumResyncPeriod
 CHUNK_EVENTS = 500  # of a relist in one transaction: readers of a store in memory wait for each
+LOOKED_UP_ALONE = 500  # objects of a namespace; more are taken from all of the namespace
 STOP_S = 0.8  # of real time; after it, a thread that is stuck in foreign code is left to itself
 
 
@@ -368,7 +372,7 @@ class SharedInformer:
             page_objects=self._page_objects,
             backoff=self._backoff,
             rng=self._rng,
-            share=lambda obj: self._shared(queue, obj),
+            share=lambda objs: self._share(queue, objs),
             resyncs=self._resync_loop if self._resync_check_s else None,
             on_error=self._on_watch_error,
         )
@@ -436,17 +440,17 @@ class SharedInformer:
 
     def _replace(self, new: Replacement, initial: bool) -> None:
         """Make the store hold a list, then tell what is gone, then tell the rest."""
-        store, known = self.store, self.store.list_keys()
+        known = self.store.list_keys()
         present = set(new.keys)
-        gone = [
-            DeletedFinalStateUnknown(key, store.get_by_key(key))
-            for key in known
-            if key not in present
-        ]
+        absent = [key for key in known if key not in present]
+        lost = self._stored(absent)
+        gone = [DeletedFinalStateUnknown(key, lost.get(key)) for key in absent]
+        maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
+        olds = self._stored(maybe_changed) if known else {}
         rest: list[Notification] = []
         changed: list[Delta] = []
-        for key, obj in zip(new.keys, new.objects, strict=True):
-            old = store.get_by_key(key) if known else None
+        for key, obj, unchanged in zip(new.keys, new.objects, new.unchanged, strict=True):
+            old = obj if unchanged else olds.get(key)
             if old is not None and _equal(old, obj):
                 obj = old
             else:
@@ -495,12 +499,44 @@ class SharedInformer:
         if not chunks:
             self.store.bookmark(rv)
 
-    def _shared(self, queue: DeltaQueue, obj: Object) -> Object:
-        """Return the stored object if it equals this one, so that a relist keeps no second copy."""
+    def _share(self, queue: DeltaQueue, objs: Objects) -> list[bool]:
+        """Put stored objects in the place of their equals, so that a relist keeps no second copy.
+
+        That they are the stored ones holds until the list is applied: nothing else comes before.
+        """
         if not self._synced or not queue.idle():
-            return obj  # the store is about to change; it may be locked for long
-        stored = self.store.get_by_key(meta_namespace_key_func(obj))
-        return stored if stored is not None and _equal(stored, obj) else obj
+            return [False] * len(objs)  # the store is about to change; it may be locked for long
+        try:
+            keys = [meta_namespace_key_func(obj) for obj in objs]
+        except ObjectError:
+            return [False] * len(objs)
+        stored = self._stored(keys)
+        unchanged = []
+        for position, key in enumerate(keys):
+            old = stored.get(key)
+            same = old is not None and _equal(old, objs[position])
+            if old is not None and same:
+                objs[position] = old
+            unchanged.append(same)
+        return unchanged
+
+    def _stored(self, keys: Sequence[str]) -> dict[str, Object]:
+        """Return the stored objects of these keys: many by namespace, for that is much faster.
+
+        A thread that looks one up after the other also keeps others from the store's lock.
+        """
+        by_namespace: dict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            by_namespace[key.rpartition("/")[0]].append(key)
+        stored: dict[str, Object | None] = {}
+        for namespace, wanted in by_namespace.items():
+            if len(wanted) <= LOOKED_UP_ALONE:
+                stored |= {key: self.store.get_by_key(key) for key in wanted}
+            else:
+                members = self.store.select(namespace, EVERYTHING)
+                found = {meta_namespace_key_func(obj): obj for obj in members}
+                stored |= {key: found.get(key) for key in wanted}
+        return {key: obj for key, obj in stored.items() if obj is not None}
 
     def _tell(self, notifications: Sequence[Notification]) -> None:
         changes: list[Notification] | None = None
