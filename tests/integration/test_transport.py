@@ -243,6 +243,34 @@ def test_answer_that_is_no_json_is_told(
         list_of(make(), stop)
 
 
+def test_long_list_is_decoded_while_it_comes(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000, "ü": "é"}) for number in range(6_000)]
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods, "more": [[]]}
+    body = json.dumps(page, ensure_ascii=False).encode()
+    assert len(body) > transport.WHOLE_BYTES
+    server.answer = refuse(200, body)
+    list_watch = make()
+    for _ in range(2):
+        assert list_of(list_watch, stop) == page
+    server.answer = refuse(200, body[:-2] + b"?}")
+    with pytest.raises(ApiDecodeError):
+        list_of(list_watch, stop)
+    server.answer = refuse(200, b"[" + body + b"]")
+    with pytest.raises(ApiDecodeError):
+        list_of(list_watch, stop)
+
+    def cut(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        begin_chunks(handler)
+        chunk(handler, body[: transport.WHOLE_BYTES + 100_000])
+        handler.close_connection = True
+
+    server.answer = cut
+    with pytest.raises(ApiConnectionError):
+        list_of(list_watch, stop)
+
+
 def test_refused_connection_is_told_apart(stop: StopSignal) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
