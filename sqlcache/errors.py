@@ -7,7 +7,7 @@ Texts that client-go has are kept word for word, so that a search for them finds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _SHOWN_CHARS = 200  # a 5 MB string in a message helps nobody
@@ -241,6 +241,110 @@ class SchemaVersionError(DatabaseError):
 
     It was not touched.
     """
+
+
+class QueueShutDownError(SqlcacheError, RuntimeError):
+    """The work queue was shut down and has no item left: a worker should end."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"work queue {self.name!r} is shut down" if self.name else "work queue is shut down"
+
+
+class ApiConnectionError(SqlcacheError, ConnectionError):
+    """The API server could not be reached, or the connection broke."""
+
+
+class ApiConnectionRefusedError(ApiConnectionError, ConnectionRefusedError):
+    """Nothing listens at the API server's address."""
+
+
+class ApiTimeoutError(ApiConnectionError, TimeoutError):
+    """The API server did not answer, or fell silent, for longer than the timeout."""
+
+
+class ApiDecodeError(SqlcacheError, ValueError):
+    """The API server's answer is not what was asked for: no JSON, or of another shape."""
+
+
+class ApiStatusError(SqlcacheError, OSError):
+    """The API server refused a request, or ended a watch, with a Status.
+
+    Attributes:
+        code: HTTP status, 0 if the Status names none.
+        reason: word for programs, such as "Expired"; "" if none.
+        message: sentence for people.
+        details: the Status' details, such as `causes`.
+        retry_after: seconds to wait at least, None if the server does not say.
+
+    Source: apimachinery api/errors StatusError.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(code, reason, message, details, retry_after)
+        self.code, self.reason, self.message = code, reason, message
+        self.details: Mapping[str, Any] = details or {}
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return self.message or f"{self.code} {self.reason}".strip()
+
+    @classmethod
+    def from_status(cls, status: Any, retry_after: float | None = None) -> ApiStatusError:
+        """Return the error that a decoded Status object stands for; other objects do as well.
+
+        Source: apimachinery errors.FromObject.
+        """
+        if not isinstance(status, dict) or status.get("kind") not in (None, "Status"):
+            return cls(0, "", f"unexpected object: {shown(status)}")
+        details = status.get("details")
+        details = details if isinstance(details, dict) else {}
+        seconds = details.get("retryAfterSeconds")
+        if retry_after is None and isinstance(seconds, int) and seconds > 0:
+            retry_after = float(seconds)
+        code = status.get("code")
+        return cls(
+            code if isinstance(code, int) else 0,
+            str(status.get("reason") or ""),
+            str(status.get("message") or ""),
+            details,
+            retry_after,
+        )
+
+
+class InformerStateError(SqlcacheError, RuntimeError):
+    """The call comes too late: the informer has started or stopped already."""
+
+
+class ReflectorError(SqlcacheError, RuntimeError):
+    """A list could not be made, or its result not be used; the cause says why."""
+
+
+class VeryShortWatchError(SqlcacheError, RuntimeError):
+    """A watch ended within a second and without an event.
+
+    Source: client-go tools/cache VeryShortWatchError.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (
+            f"very short watch: {self.name}: Unexpected watch close - "
+            "watch lasted less than a second and no items received"
+        )
 
 
 class DumpError(SqlcacheError, ValueError):

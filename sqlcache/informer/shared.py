@@ -1,0 +1,587 @@
+"""SharedInformer: a store kept true to an API server, and handlers that are told of its changes.
+
+Flow: reflector thread -> delta queue -> this informer's thread: store, then handlers' queues ->
+one thread a handler.
+
+Promises
+- Only the informer writes the store, and a batch of events is one transaction. Handlers are told
+  after it was committed, so a lister is at least as new as the event.
+- A store that is not empty at the start is reconciled by the first list, without an empty moment:
+  what it held is told as added, what is gone as tombstones.
+- A relist replaces the content first; then handlers are told of what is gone (tombstones), then
+  of the rest in the order of the list.
+- If a store refuses an object, that object is logged and lost until it changes or a relist; if it
+  fails altogether, a relist follows after the back-off, and `has_synced` waits for it.
+
+Elsewhere: requests and their back-off (informer.reflector), handlers (informer.handlers), content
+and queries (sqlcache.store, sqlcache.lister).
+Source: client-go tools/cache shared_informer.go, controller.go.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import Self
+
+from sqlcache.client.api import Event, ListWatch
+from sqlcache.clock import Clock, MonotonicClock, StopSignal
+from sqlcache.errors import InformerStateError, ObjectError
+from sqlcache.informer.backoff import Backoff
+from sqlcache.informer.deltas import Delta, DeltaQueue, DeltaType, Replacement
+from sqlcache.informer.handlers import (
+    Added,
+    Deleted,
+    Handler,
+    Notification,
+    Registration,
+    Updated,
+)
+from sqlcache.informer.reflector import ObjectType, Reflector
+from sqlcache.objects import (
+    DeletedFinalStateUnknown,
+    Indexers,
+    Object,
+    Objects,
+    TransformFunc,
+    meta_namespace_key_func,
+    resource_version,
+)
+from sqlcache.selectors import EVERYTHING
+from sqlcache.store.api import Indexer
+
+_LOG = logging.getLogger(__name__)
+
+SHORTEST_RESYNC_S = 1.0  # client-go's minimumResyncPeriod
+CHUNK_EVENTS = 500  # of a relist in one transaction: readers of a store in memory wait for each
+LOOKED_UP_ALONE = 500  # objects of a namespace; more are taken from all of the namespace
+STOP_S = 0.8  # of real time; after it, a thread that is stuck in foreign code is left to itself
+
+
+class SharedInformer:
+    """See the module. Every method may be called from any thread.
+
+    Example:
+        >>> with SharedInformer(list_watch, store) as informer:
+        ...     informer.add_handler(HandlerFuncs(on_add=lambda pod, _: print(pod)))
+        ...     informer.wait_for_sync(timeout=60)
+    """
+
+    def __init__(
+        self,
+        list_watch: ListWatch,
+        store: Indexer,
+        *,
+        name: str = "informer",
+        description: str = "objects",
+        expected: ObjectType | None = None,
+        resync_period_s: float = 0.0,
+        transform: TransformFunc | None = None,
+        use_watch_list: bool = True,
+        page_objects: int | None = None,
+        on_watch_error: Callable[[Exception], None] | None = None,
+        backoff: Backoff | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Make an informer. Nothing happens before `start`.
+
+        Args:
+            list_watch: the resource.
+            store: is kept true; the caller closes it, after `stop`.
+            name: of its threads and in logs.
+            description: the type of its objects in messages.
+            expected: watch events with other objects are skipped.
+            resync_period_s: how often handlers that ask for nothing else get all objects again;
+                0 for never, then no handler can ask for it.
+            transform: runs on each object before it is stored; see `informer.transforms`.
+            use_watch_list: try a streaming list first.
+            page_objects: page size of all lists; default: client-go's rules.
+            on_watch_error: told why a list or watch failed, before the back-off; default: log it.
+            backoff: the delays, for tests.
+            clock: for tests.
+            rng: source of jitter and watch timeouts, for tests.
+        """
+        self.store, self.name = store, name
+        self._list_watch, self._description, self._expected = list_watch, description, expected
+        self._default_resync_s = self._resync_check_s = resync_period_s
+        self._transform, self._on_watch_error = transform, on_watch_error
+        self._use_watch_list, self._page_objects = use_watch_list, page_objects
+        self._clock = clock or MonotonicClock()
+        self._backoff, self._rng = backoff, rng
+        # _deltas is held while a batch is applied and handed out, which can take long; _state only
+        # for moments, to start, stop and change the registrations. _deltas is taken first.
+        self._deltas, self._state = threading.Lock(), threading.Lock()
+        self._sync_changed = self._clock.condition()
+        self._synced = False
+        self._started = self._stopped = False
+        self._stop = StopSignal(self._clock)
+        self._registrations: dict[Registration, None] = {}
+        self._handler_number = 0
+        self._queue: DeltaQueue | None = None
+        self._reflector: Reflector | None = None
+        self._threads: list[threading.Thread] = []
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to list, watch and call handlers, in threads; a second call is only logged."""
+        with self._state:
+            if self._started or self._stopped:
+                _LOG.warning("%s: an informer can be started only once", self.name)
+                return
+            self._started = True
+            queue = self._queue = DeltaQueue(self._clock, self._transform)
+            self._stop.call(queue.close)
+            reflector = self._reflector = self._new_reflector(queue)
+            for registration in self._registrations:
+                registration.start()
+            self._threads = [
+                threading.Thread(target=run, args=args, name=f"{self.name}-{part}", daemon=True)
+                for part, run, args in (
+                    ("reflector", reflector.run, ()),
+                    ("store", self._process_loop, (queue, reflector)),
+                )
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def stop(self) -> None:
+        """End everything, within a second; twice is harmless. The store can still be read.
+
+        Notifications that wait are dropped. A handler that does not return, or a ListWatch that
+        ignores its stop signal, is left to itself and logged.
+        """
+        with self._state:
+            self._stopped = True
+            threads, registrations = list(self._threads), list(self._registrations)
+        deadline = time.monotonic() + STOP_S
+        self._stop.set()
+        stuck = [
+            thread.name
+            for thread in threads
+            if thread is not threading.current_thread() and not _joined(thread, deadline)
+        ]
+        for registration in registrations:
+            registration.end()
+        stuck += [
+            registration.name
+            for registration in registrations
+            if not registration.join(deadline - time.monotonic())
+        ]
+        with self._sync_changed:
+            self._sync_changed.notify_all()
+        if stuck:
+            _LOG.warning("%s: still busy after stop(): %s", self.name, ", ".join(stuck))
+
+    def __enter__(self) -> Self:
+        """Start; leaving the `with` stops."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def is_started(self) -> bool:
+        """Return whether `start` was called."""
+        return self._started
+
+    def is_stopped(self) -> bool:
+        """Return whether `stop` was called."""
+        return self._stopped
+
+    def has_synced(self) -> bool:
+        """Return whether the first list is in the store; see also `Registration.has_synced`."""
+        return self._synced
+
+    def wait_for_sync(self, timeout: float | None = None) -> bool:
+        """Wait until the first list is in the store.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Returns:
+            Whether it is; False after the timeout, or when the informer is stopped first.
+        """
+        deadline = None if timeout is None else self._clock.now() + timeout
+        with self._sync_changed:
+            while not self._synced and not self._stopped:
+                left = None if deadline is None else deadline - self._clock.now()
+                if left is not None and left <= 0:
+                    break
+                self._sync_changed.wait(left)
+            return self._synced
+
+    def last_sync_resource_version(self) -> str:
+        """Return the resourceVersion that the server was seen at; the store may be behind it."""
+        reflector = self._reflector
+        return reflector.last_sync_resource_version() if reflector else ""
+
+    # Settings
+
+    def set_transform(self, transform: TransformFunc | None) -> None:
+        """Have each object changed before it is stored.
+
+        Raises:
+            InformerStateError: the informer has started.
+        """
+        with self._state:
+            self._check_not_started()
+            self._transform = transform
+
+    def set_watch_error_handler(self, handler: Callable[[Exception], None]) -> None:
+        """Be told why a list or watch failed.
+
+        Raises:
+            InformerStateError: the informer has started.
+        """
+        with self._state:
+            self._check_not_started()
+            self._on_watch_error = handler
+
+    def add_indexers(self, indexers: Indexers) -> None:
+        """Add index functions to the store; also after `start`.
+
+        Raises:
+            InformerStateError: the informer was stopped.
+            IndexerConflictError, IndexFunctionError: as `Indexer.add_indexers`.
+        """
+        if self._stopped:
+            raise InformerStateError("indexer was not added because it has stopped already")
+        self.store.add_indexers(indexers)
+
+    def add_handler(
+        self, handler: Handler, *, resync_period_s: float | None = None
+    ) -> Registration:
+        """Have a handler told of all objects there are and of every change from then on.
+
+        Args:
+            handler: gets its own thread.
+            resync_period_s: how often it gets all objects again, at least 1 s; after `start` at
+                least the informer's check period; 0 for never; None for the informer's own.
+
+        Raises:
+            InformerStateError: the informer was stopped.
+        """
+        with self._state:
+            self._check_not_stopped(handler)
+            registration = self._new_registration(handler, resync_period_s)
+            if not self._started:
+                self._registrations[registration] = None
+                return registration
+        with self._deltas:  # nothing changes between the objects there are and the first event
+            objs = self.store.list()
+            registration.notify([Added(obj, is_in_initial_list=True) for obj in objs])
+            with self._state:
+                self._check_not_stopped(handler)
+                self._registrations[registration] = None
+                registration.start()
+            if self._synced:
+                registration.upstream_synced()
+        return registration
+
+    def remove_handler(self, registration: Registration) -> None:
+        """Tell a handler nothing more. Twice, or after `stop`, is harmless.
+
+        The call that it is in goes on; `Registration.join` waits for it.
+        """
+        with self._state:
+            self._registrations.pop(registration, None)
+        registration.end()
+
+    def _new_registration(self, handler: Handler, resync_period_s: float | None) -> Registration:
+        wanted = self._default_resync_s if resync_period_s is None else resync_period_s
+        wanted = self._possible_resync(wanted)
+        self._handler_number += 1
+        return Registration(
+            handler,
+            f"{self.name}-handler-{self._handler_number}",
+            self._clock,
+            self._actual_resync(wanted),
+            wanted,
+        )
+
+    def _check_not_stopped(self, handler: Handler) -> None:
+        if self._stopped:
+            raise InformerStateError(
+                f"handler {handler!r:.200} was not added to shared informer"
+                " because it has stopped already"
+            )
+
+    def _check_not_started(self) -> None:
+        if self._started:
+            raise InformerStateError("informer has already started")
+
+    # Resync
+
+    def _possible_resync(self, wanted_s: float) -> float:
+        """Return the period a new handler gets; before start it may shorten the check period."""
+        if wanted_s <= 0:
+            return 0.0
+        period = max(wanted_s, SHORTEST_RESYNC_S)
+        if period < self._resync_check_s:
+            if self._started:
+                period = self._resync_check_s
+            else:
+                self._resync_check_s = period
+                for registration in self._registrations:
+                    registration.set_resync_period(self._actual_resync(registration.wanted_s))
+        if period > wanted_s:
+            _LOG.warning("%s: resync period raised from %s s to %s s", self.name, wanted_s, period)
+        return period
+
+    def _actual_resync(self, wanted_s: float) -> float:
+        if not wanted_s or not self._resync_check_s:
+            return 0.0
+        return max(wanted_s, self._resync_check_s)
+
+    def _resync_loop(self, ended: StopSignal) -> None:
+        queue = self._queue
+        while queue is not None and not ended.sleep(self._resync_check_s):
+            now = self._clock.now()
+            registrations = self._handlers()
+            for registration in registrations:
+                registration.resyncing = registration.due(now)
+            if any(registration.resyncing for registration in registrations):
+                queue.resync()
+
+    # The informer's thread
+
+    def _new_reflector(self, queue: DeltaQueue) -> Reflector:
+        return Reflector(
+            self._list_watch,
+            queue,
+            clock=self._clock,
+            stop=self._stop,
+            name=self.name,
+            description=self._description,
+            expected=self._expected,
+            use_watch_list=self._use_watch_list,
+            page_objects=self._page_objects,
+            backoff=self._backoff,
+            rng=self._rng,
+            share=lambda objs: self._share(queue, objs),
+            resyncs=self._resync_loop if self._resync_check_s else None,
+            on_error=self._on_watch_error,
+        )
+
+    def _process_loop(self, queue: DeltaQueue, reflector: Reflector) -> None:
+        while True:
+            try:
+                if not queue.pop_batch(self._process):
+                    return
+            except Exception:  # noqa: BLE001 - the thread must outlive any failure
+                if self._stop.is_set():
+                    return
+                _LOG.exception("%s: the store failed, listing again", self.name)
+                reflector.relist()
+            if queue.has_synced() and not self._synced:
+                self._become_synced()
+
+    def _become_synced(self) -> None:
+        with self._deltas:
+            with self._sync_changed:
+                self._synced = True
+                self._sync_changed.notify_all()
+            for registration in self._handlers():
+                registration.upstream_synced()
+
+    def _process(self, deltas: Sequence[Delta], initial: bool) -> None:
+        with self._deltas:
+            first = deltas[0]
+            if first.type is DeltaType.REPLACED_ALL:
+                self._replace(first.object, initial)
+            elif first.type is DeltaType.SYNC_ALL:
+                self._tell([Updated(obj, obj, sync=True) for obj in self.store.list()])
+            elif first.type is DeltaType.BOOKMARK:
+                self.store.bookmark(first.object)
+            else:
+                self._apply(deltas, initial)
+
+    def _apply(self, deltas: Sequence[Delta], initial: bool) -> None:
+        """Apply events of different keys in one transaction, or one by one if one is refused."""
+        notifications = [self._notification(delta, initial) for delta in deltas]
+        try:
+            self.store.apply([_event(delta) for delta in deltas])
+        except ValueError:
+            notifications = [
+                notification
+                for delta, notification in zip(deltas, notifications, strict=True)
+                if self._apply_one(_event(delta), delta.key)
+            ]
+        self._tell(notifications)
+
+    def _apply_one(self, event: Event, key: str) -> bool:
+        try:
+            self.store.apply([event])
+        except ValueError:
+            _LOG.exception("%s: the store refused %s", self.name, key)
+            return False
+        return True
+
+    def _notification(self, delta: Delta, initial: bool) -> Notification:
+        obj = delta.object
+        if delta.type is DeltaType.DELETED:
+            return Deleted(obj)
+        old = self.store.get_by_key(delta.key) if self._registrations else None
+        return Added(obj, initial) if old is None else _updated(old, obj)
+
+    def _replace(self, new: Replacement, initial: bool) -> None:
+        """Make the store hold a list, then tell what is gone, then tell the rest."""
+        known = self.store.list_keys()
+        present = set(new.keys)
+        absent = [key for key in known if key not in present]
+        lost = self._stored(absent)
+        gone = [DeletedFinalStateUnknown(key, lost.get(key)) for key in absent]
+        maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
+        olds = self._stored(maybe_changed) if known else {}
+        rest: list[Notification] = []
+        changed: list[Delta] = []
+        for key, obj, unchanged in zip(new.keys, new.objects, new.unchanged, strict=True):
+            old = obj if unchanged else olds.get(key)
+            if old is not None and _equal(old, obj):
+                obj = old
+            else:
+                changed.append(Delta(DeltaType.UPDATED, key, obj))
+            if not self._registrations:
+                continue
+            if old is None or initial:  # the store may have it from an earlier life
+                rest.append(Added(obj, initial))
+            else:
+                rest.append(_updated(old, obj))
+        if known:
+            self._write(gone, changed, new.resource_version)
+        else:
+            self._fill(new)
+        self._tell([*map(Deleted, gone), *rest])
+
+    def _fill(self, new: Replacement) -> None:
+        try:
+            self.store.replace(new.objects, new.resource_version)
+        except ValueError:
+            for key, obj in zip(new.keys, new.objects, strict=True):
+                self._apply_one({"type": "ADDED", "object": obj}, key)
+            self.store.bookmark(new.resource_version)
+
+    def _write(
+        self, gone: Sequence[DeletedFinalStateUnknown], changed: Sequence[Delta], rv: str
+    ) -> None:
+        """Write what a relist changes, in chunks, each with the RV to resume from after it."""
+        # Until the last chunk the store stands where it did: a process that dies in between
+        # resumes from there and misses nothing.
+        old_rv = self.store.last_store_sync_resource_version()
+        deltas = [
+            *(Delta(DeltaType.DELETED, each.key, each.obj) for each in gone),
+            *changed,
+        ]
+        chunks = list(_chunks(deltas))
+        for number, chunk in enumerate(chunks, 1):
+            events = [_event(delta) for delta in chunk]
+            reached = _bookmark(rv if number == len(chunks) else old_rv)
+            try:
+                self.store.apply([*events, reached])
+            except ValueError:
+                for delta, event in zip(chunk, events, strict=True):
+                    self._apply_one(event, delta.key)
+                self.store.apply([reached])
+        if not chunks:
+            self.store.bookmark(rv)
+
+    def _share(self, queue: DeltaQueue, objs: Objects) -> list[bool]:
+        """Put stored objects in the place of their equals, so that a relist keeps no second copy.
+
+        That they are the stored ones holds until the list is applied: nothing else comes before.
+        """
+        if not self._synced or not queue.idle():
+            return [False] * len(objs)  # the store is about to change; it may be locked for long
+        try:
+            keys = [meta_namespace_key_func(obj) for obj in objs]
+        except ObjectError:
+            return [False] * len(objs)
+        stored = self._stored(keys)
+        unchanged = []
+        for position, key in enumerate(keys):
+            old = stored.get(key)
+            same = old is not None and _equal(old, objs[position])
+            if old is not None and same:
+                objs[position] = old
+            unchanged.append(same)
+        return unchanged
+
+    def _stored(self, keys: Sequence[str]) -> dict[str, Object]:
+        """Return the stored objects of these keys: many by namespace, for that is much faster.
+
+        A thread that looks one up after the other also keeps others from the store's lock.
+        """
+        by_namespace: dict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            by_namespace[key.rpartition("/")[0]].append(key)
+        stored: dict[str, Object | None] = {}
+        for namespace, wanted in by_namespace.items():
+            if len(wanted) <= LOOKED_UP_ALONE:
+                stored |= {key: self.store.get_by_key(key) for key in wanted}
+            else:
+                members = self.store.select(namespace, EVERYTHING)
+                found = {meta_namespace_key_func(obj): obj for obj in members}
+                stored |= {key: found.get(key) for key in wanted}
+        return {key: obj for key, obj in stored.items() if obj is not None}
+
+    def _tell(self, notifications: Sequence[Notification]) -> None:
+        changes: list[Notification] | None = None
+        for registration in self._handlers():
+            if registration.resyncing:
+                registration.notify(notifications)
+            else:
+                if changes is None:
+                    changes = [each for each in notifications if not getattr(each, "sync", False)]
+                registration.notify(changes)
+
+    def _handlers(self) -> list[Registration]:
+        with self._state:
+            return list(self._registrations)
+
+
+_EVENT_TYPES = {
+    DeltaType.ADDED: "ADDED",
+    DeltaType.UPDATED: "MODIFIED",
+    DeltaType.DELETED: "DELETED",
+}
+
+
+def _event(delta: Delta) -> Event:
+    return {"type": _EVENT_TYPES[delta.type], "object": delta.object}
+
+
+def _bookmark(rv: str) -> Event:
+    return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": rv}}}
+
+
+def _updated(old: Object, new: Object) -> Updated:
+    return Updated(old, new, sync=resource_version(old) == resource_version(new))
+
+
+def _equal(old: Object, new: Object) -> bool:
+    return old is new or (resource_version(old) == resource_version(new) and old == new)
+
+
+def _chunks(deltas: Iterable[Delta]) -> Iterable[list[Delta]]:
+    iterator = iter(deltas)
+    while chunk := list(islice(iterator, CHUNK_EVENTS)):
+        yield chunk
+
+
+def _joined(thread: threading.Thread, deadline: float) -> bool:
+    thread.join(max(0.0, deadline - time.monotonic()))
+    return not thread.is_alive()

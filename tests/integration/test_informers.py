@@ -1,0 +1,380 @@
+"""Informers with a scripted server: what the golden scenarios do not show."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlcache.errors import DatabaseError, InformerStateError
+from sqlcache.informer import HandlerFuncs, SharedInformer, SharedInformerFactory
+from sqlcache.objects import DeletedFinalStateUnknown
+from sqlcache.store.api import Indexer
+from sqlcache.store.scan import DictStore
+from sqlcache.testing.clock import VirtualClock
+from sqlcache.testing.factories import event, pod
+from sqlcache.testing.scripted import Answer, ScriptedListWatch, page
+from tests.backends import BACKENDS
+
+ERROR_410 = {
+    "type": "ERROR",
+    "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"},
+}
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexer]:
+    with BACKENDS[request.param](tmp_path) as store:
+        yield store
+
+
+class Seen:
+    """A handler that writes down key and resourceVersion of all it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_add(self, obj: Any, is_in_initial_list: bool, /) -> None:
+        self.calls.append(f"{'initial' if is_in_initial_list else 'add'} {text(obj)}")
+
+    def on_update(self, old: Any, new: Any, /) -> None:
+        self.calls.append(f"update {text(old)} {text(new)}")
+
+    def on_delete(self, obj: Any, /) -> None:
+        tombstone = isinstance(obj, DeletedFinalStateUnknown)
+        self.calls.append(f"tombstone {text(obj.obj)}" if tombstone else f"delete {text(obj)}")
+
+
+def text(obj: Any) -> str:
+    return f"{obj['metadata']['name']}@{obj['metadata']['resourceVersion']}"
+
+
+def informer_of(
+    list_watch: ScriptedListWatch, store: Indexer, clock: VirtualClock, **options: Any
+) -> SharedInformer:
+    return SharedInformer(list_watch, store, clock=clock, **{"use_watch_list": False, **options})
+
+
+def test_relist_writes_only_what_differs_and_keeps_stored_objects(clock: VirtualClock) -> None:
+    """A relist of a large cluster must neither hold all objects twice nor rewrite them all."""
+    pods = [pod(f"p{number}", rv=str(number)) for number in range(1_300)]
+    changed = [pod(f"p{number}", rv=f"{number}00") for number in range(1_100)]
+    list_watch = ScriptedListWatch(
+        clock,
+        [Answer(page("10", pods)), Answer(page("20", pods)), Answer(page("30", changed))],
+        [Answer(), Answer(), Answer()],
+    )
+    written: list[int] = []
+
+    class Counting(DictStore):
+        def apply(self, events: Any) -> None:
+            batch = list(events)
+            written.append(len(batch))
+            super().apply(batch)
+
+    with Counting() as store, informer_of(list_watch, store, clock) as informer:
+        seen: list[bool] = []
+        informer.add_handler(HandlerFuncs(on_update=lambda old, new: seen.append(old is new)))
+        clock.run_until(informer.has_synced)
+        list_watch.send(ERROR_410)
+        clock.run_until(lambda: len(list_watch.requests) == 4)
+        assert written == []
+        assert seen == [True] * 1_300
+        list_watch.send(ERROR_410)
+        clock.run_until(lambda: len(list_watch.requests) == 6)
+        assert written == [501, 501, 301], "1100 changes and 200 deletions, and where it stands"
+        assert len(store.list_keys()) == 1_100
+        assert store.last_store_sync_resource_version() == "30"
+
+
+def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock) -> None:
+    """A process killed in between must resume from before the relist, or it misses deletions."""
+    before = [pod(f"p{number}") for number in range(1_200)]
+    list_watch = ScriptedListWatch(
+        clock, [Answer(page("10", before)), Answer(page("20"))], [Answer(), Answer()]
+    )
+    stood: list[tuple[int, str]] = []
+
+    class Watching(DictStore):
+        def apply(self, events: Any) -> None:
+            super().apply(events)
+            stood.append((len(self.list_keys()), self.last_store_sync_resource_version()))
+
+    with Watching() as store, informer_of(list_watch, store, clock) as informer:
+        clock.run_until(informer.has_synced)
+        list_watch.send(ERROR_410)
+        clock.run_until(lambda: len(list_watch.requests) == 4)
+    assert stood == [(700, "10"), (200, "10"), (0, "20")]
+
+
+def test_refused_object_does_not_take_others_along(
+    store: Indexer, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def picky(obj: Any) -> list[str]:
+        if obj["metadata"]["name"] == "bad":
+            raise ValueError("no index for this")
+        return ["x"]
+
+    list_watch = ScriptedListWatch(
+        clock,
+        [Answer(page("10", [pod("a"), pod("bad"), pod("b")]))],
+        [Answer([event("ADDED", pod("c", rv="11")), event("MODIFIED", pod("bad", rv="12"))])],
+    )
+    store.add_indexers({"picky": picky})
+    with informer_of(list_watch, store, clock) as informer:
+        clock.run_until(informer.has_synced)
+        clock.settle()
+        assert sorted(store.list_keys()) == ["default/a", "default/b", "default/c"]
+        assert informer.last_sync_resource_version() == "12"
+    assert "the store refused default/bad" in caplog.text
+
+
+class Failing(DictStore):
+    """A store whose disk is full for a while."""
+
+    failures = 1
+
+    def replace(self, objs: Any, resource_version: str) -> None:
+        self._fail()
+        super().replace(objs, resource_version)
+
+    def apply(self, events: Any) -> None:
+        self._fail()
+        super().apply(events)
+
+    def _fail(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise DatabaseError("cache.db", "disk is full")
+
+
+def test_failing_store_is_not_synced_until_a_relist_is_in_it(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_watch = ScriptedListWatch(
+        clock,
+        [Answer(page("10", [pod("a")])), Answer(page("20", [pod("a", rv="2")]))],
+        [Answer(), Answer(), Answer()],
+    )
+    seen = Seen()
+    with Failing() as store, informer_of(list_watch, store, clock) as informer:
+        clock.settle()
+        informer.add_handler(seen)
+        assert not informer.has_synced()
+        clock.run_until(informer.has_synced, within=5)
+        clock.settle()
+        assert seen.calls == ["initial a@2"]
+        store.failures = 1
+        list_watch.lists.append(Answer(page("30", [pod("a", rv="3")])))
+        list_watch.send(event("MODIFIED", pod("a", rv="3")))
+        clock.advance(5)
+        assert seen.calls == ["initial a@2", "update a@2 a@3"], "the lost event came by the relist"
+    assert "the store failed, listing again" in caplog.text
+
+
+def test_raising_handler_is_logged_with_the_key_and_goes_on(
+    store: Indexer, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_watch = ScriptedListWatch(
+        clock, [Answer(page("10", [pod("a"), pod("b")]))], [Answer([event("DELETED", pod("a"))])]
+    )
+    calls: list[str] = []
+
+    def add(obj: Any, initial: bool) -> None:
+        calls.append(text(obj))
+        if obj["metadata"]["name"] == "a":
+            raise RuntimeError("boom")
+
+    informer = informer_of(list_watch, store, clock, name="pods")
+    registration = informer.add_handler(
+        HandlerFuncs(on_add=add, on_delete=lambda obj: calls.append("delete"))
+    )
+    with informer:
+        clock.run_until(informer.has_synced)
+        clock.settle()
+        assert calls == ["a@1", "b@1", "delete"]
+        assert registration.has_synced()
+    assert "pods-handler-1: handler failed on default/a" in caplog.text
+
+
+def test_handler_finds_the_store_as_new_as_its_event(store: Indexer, clock: VirtualClock) -> None:
+    """Elsewhere a deleted object was still in the cache when its handler ran."""
+    list_watch = ScriptedListWatch(
+        clock, [Answer(page("10", [pod("a")]))], [Answer([event("DELETED", pod("a", rv="11"))])]
+    )
+    found: list[Any] = []
+    informer = informer_of(list_watch, store, clock)
+    informer.add_handler(HandlerFuncs(on_delete=lambda obj: found.append(store.list_keys())))
+    with informer:
+        clock.run_until(lambda: bool(found))
+    assert found == [[]]
+
+
+def test_stop_in_a_handler_is_possible(store: Indexer, clock: VirtualClock) -> None:
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", [pod("a")]))], [Answer()])
+    informer = informer_of(list_watch, store, clock)
+    informer.add_handler(HandlerFuncs(on_add=lambda obj, _: informer.stop()))
+    informer.start()
+    clock.run_until(informer.is_stopped)
+    informer.stop()
+    assert store.list_keys() == ["default/a"]
+
+
+def test_stop_does_not_wait_for_a_stuck_handler(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", [pod("a")]))], [Answer()])
+    leave, inside = threading.Event(), threading.Event()
+
+    def stuck(obj: Any, initial: bool) -> None:
+        inside.set()
+        leave.wait(10)
+
+    with DictStore() as store:
+        informer = informer_of(list_watch, store, clock)
+        informer.add_handler(HandlerFuncs(on_add=stuck))
+        informer.start()
+        assert inside.wait(10)
+        started = time.monotonic()
+        informer.stop()
+        assert time.monotonic() - started < 1
+        leave.set()
+    assert "still busy after stop(): informer-handler-1" in caplog.text
+
+
+def test_states_are_guarded(clock: VirtualClock, caplog: pytest.LogCaptureFixture) -> None:
+    list_watch = ScriptedListWatch(clock, [Answer(page("10"))], [Answer()])
+    with DictStore() as store:
+        informer = informer_of(list_watch, store, clock)
+        assert (informer.is_started(), informer.last_sync_resource_version()) == (False, "")
+        informer.set_transform(None)
+        informer.set_watch_error_handler(lambda error: None)
+        with informer:
+            for call in (informer.set_transform, informer.set_watch_error_handler):
+                with pytest.raises(InformerStateError, match="informer has already started"):
+                    call(lambda obj: None)
+            informer.start()
+            assert "can be started only once" in caplog.text
+        informer.stop()
+        with pytest.raises(InformerStateError, match="has stopped already"):
+            informer.add_handler(HandlerFuncs())
+        with pytest.raises(InformerStateError, match="has stopped already"):
+            informer.add_indexers({})
+        never = informer_of(list_watch, store, clock)
+        never.stop()
+        assert not never.wait_for_sync()
+        never.start()
+        assert not never.is_started()
+
+
+def test_wait_for_sync_waits_on_the_real_clock() -> None:
+    list_watch = ScriptedListWatch(
+        lists=[Answer(page("10", [pod("a")]), held=True)], watches=[Answer()]
+    )
+    with DictStore() as store, SharedInformer(list_watch, store, use_watch_list=False) as informer:
+        registration = informer.add_handler(HandlerFuncs())
+        assert not informer.wait_for_sync(0.01)
+        assert not registration.wait_for_sync(0.01)
+        list_watch.release()
+        assert informer.wait_for_sync(10)
+        assert registration.wait_for_sync(10)
+
+
+def test_removed_handler_drops_what_waits(clock: VirtualClock) -> None:
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", [pod("a"), pod("b")]))], [Answer()])
+    leave, calls = threading.Event(), []
+
+    def slow(obj: Any, initial: bool) -> None:
+        leave.wait(10)
+        calls.append(text(obj))
+
+    with DictStore() as store, informer_of(list_watch, store, clock) as informer:
+        registration = informer.add_handler(HandlerFuncs(on_add=slow))
+        while not informer.has_synced():
+            time.sleep(0.001)
+        informer.remove_handler(registration)
+        informer.remove_handler(registration)
+        leave.set()
+        assert registration.join(10)
+    assert calls in (["a@1"], []), "at most the one in hand"
+
+
+def test_factory_shares_informers_and_ends_them() -> None:
+    made: list[str] = []
+
+    def list_watch(resource: str) -> ScriptedListWatch:
+        made.append(resource)
+        return ScriptedListWatch(
+            lists=[Answer(page("10", [pod("a", labels={"of": resource})]))], watches=[Answer()]
+        )
+
+    with SharedInformerFactory(list_watch, store=DictStore, use_watch_list=False) as factory:
+        pods = factory.informer("pods")
+        assert factory.informer("pods") is pods
+        factory.start()
+        nodes = factory.informer("nodes", resync_period_s=60.0)
+        factory.start()
+        assert factory.wait_for_sync(10) == {"pods": True, "nodes": True}
+        assert made == ["pods", "nodes"]
+        assert [text(each) for each in factory.lister("nodes", "node").list("of=nodes")] == ["a@1"]
+    assert pods.is_stopped()
+    assert nodes.is_stopped()
+
+
+def test_store_from_an_earlier_life_is_reconciled(store: Indexer, clock: VirtualClock) -> None:
+    store.replace([pod("kept"), pod("changed"), pod("gone")], "7")
+    listed = [pod("kept"), pod("changed", rv="8"), pod("new")]
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", listed), held=True)], [Answer()])
+    seen = Seen()
+    informer = informer_of(list_watch, store, clock)
+    informer.add_handler(seen)
+    with informer:
+        clock.settle()
+        assert (len(store.list()), informer.has_synced()) == (3, False)
+        list_watch.release()
+        clock.run_until(informer.has_synced)
+        clock.settle()
+        assert sorted(map(text, store.list())) == ["changed@8", "kept@1", "new@1"]
+        assert store.last_store_sync_resource_version() == "10"
+    expected = ["tombstone gone@1", "initial kept@1", "initial changed@8", "initial new@1"]
+    assert seen.calls == expected
+
+
+def test_items_of_a_typed_list_learn_their_type(store: Indexer, clock: VirtualClock) -> None:
+    """The API server leaves kind and apiVersion out of list items, but not of events."""
+    bare = pod("a")
+    del bare["kind"], bare["apiVersion"]
+    list_watch = ScriptedListWatch(clock, [Answer(page("10", [bare]))], [Answer()])
+    with informer_of(list_watch, store, clock) as informer:
+        clock.run_until(informer.has_synced)
+        assert store.get_by_key("default/a") == pod("a")
+
+
+def test_answers_that_make_no_sense_are_survived(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    nonsense: list[Any] = [None, 7, {}, {"type": "ADDED"}, {"type": "ADDED", "object": {}}]
+    table = {"apiVersion": "meta.k8s.io/v1", "kind": "Table", "metadata": {}}
+    list_watch = ScriptedListWatch(
+        clock,
+        [Answer({"metadata": None}), Answer(table), Answer(page("10"))],
+        [Answer([*nonsense, event("ADDED", table), event("ADDED", pod("a", rv="11"))])],
+    )
+    with DictStore() as store, informer_of(list_watch, store, clock) as informer:
+        clock.run_until(informer.has_synced)
+        clock.settle()
+        assert store.list_keys() == ["default/a"]
+    assert "unable to understand list result" in caplog.text
+    assert "unsupported list of tables" in caplog.text
+    assert "tables are not supported" in caplog.text

@@ -1,0 +1,445 @@
+"""ApiListWatch over real sockets, against a server that says exactly what a test tells it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sqlcache.clock import MonotonicClock, StopSignal
+from sqlcache.errors import (
+    ApiConnectionError,
+    ApiConnectionRefusedError,
+    ApiDecodeError,
+    ApiStatusError,
+    ApiTimeoutError,
+)
+from sqlcache.informer import SharedInformer
+from sqlcache.store.scan import DictStore
+from sqlcache.testing.factories import event, pod
+
+kubernetes = pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
+transport = pytest.importorskip("sqlcache.client.transport")
+
+SOON_S = 5.0  # of real time, on a busy machine
+
+
+class Server:
+    """Answers each request by a function of the test; remembers paths, queries and headers."""
+
+    def __init__(self) -> None:
+        server = self
+        self.asked: list[tuple[str, dict[str, str], dict[str, str]]] = []
+        self.answer: Callable[[BaseHTTPRequestHandler, dict[str, str]], None] = refuse(404)
+        self.leave = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                server.asked.append((parts.path, query, headers))
+                try:
+                    server.answer(self, query)
+                except (BrokenPipeError, ConnectionResetError):
+                    self.close_connection = True
+
+            def log_message(self, *args: Any) -> None:
+                """Be quiet."""
+
+        class Quiet(ThreadingHTTPServer):
+            daemon_threads = False
+            block_on_close = True
+
+        self._httpd = Quiet(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._httpd.server_address[1]}"
+        self._thread = threading.Thread(target=self._httpd.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.leave.set()
+        self._httpd.shutdown()
+        self._thread.join()
+        self._httpd.server_close()
+
+
+def refuse(code: int, body: bytes = b"", **headers: str) -> Callable[..., None]:
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        send(handler, body, code, **headers)
+
+    return answer
+
+
+def send(handler: BaseHTTPRequestHandler, body: bytes, code: int = 200, **headers: str) -> None:
+    handler.send_response(code)
+    for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def begin_chunks(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+
+
+def chunk(handler: BaseHTTPRequestHandler, data: bytes) -> None:
+    handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+    handler.wfile.flush()
+
+
+def line(kind: str, obj: Any) -> bytes:
+    return json.dumps(event(kind, obj)).encode() + b"\n"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def stop() -> StopSignal:
+    return StopSignal(MonotonicClock())
+
+
+def client_of(url: str, token: str = "") -> Any:
+    configuration = kubernetes.client.Configuration()
+    configuration.host = url
+    if token:
+        configuration.api_key = {"authorization": f"Bearer {token}"}
+    return kubernetes.client.ApiClient(configuration)
+
+
+@pytest.fixture
+def make(server: Server) -> Iterator[Callable[..., Any]]:
+    made = []
+
+    def make(resource: Any = None, **options: Any) -> Any:
+        client = client_of(server.url, "secret")
+        chosen = resource or transport.Resource("", "v1", "pods")
+        made.append(transport.ApiListWatch(client, chosen, **options))
+        return made[-1]
+
+    yield make
+    for list_watch in made:
+        list_watch.close()
+
+
+def list_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
+    chosen = {"resource_version": "0", "limit": 500, "continue_token": "", **options}
+    return list_watch.list_page(stop=stop, **chosen)
+
+
+def watch_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
+    chosen = {
+        "resource_version": "10",
+        "resource_version_match": "",
+        "send_initial_events": False,
+        "allow_watch_bookmarks": True,
+        "timeout_seconds": 300,
+        **options,
+    }
+    return list_watch.watch(stop=stop, **chosen)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "path"),
+    [
+        (("", "v1", "pods"), "", "/api/v1/pods"),
+        (("", "v1", "pods"), "shop", "/api/v1/namespaces/shop/pods"),
+        (("apps", "v1", "deployments"), "", "/apis/apps/v1/deployments"),
+        (("x.example", "v1beta1", "cars"), "a", "/apis/x.example/v1beta1/namespaces/a/cars"),
+    ],
+)
+def test_any_resource_has_its_path(
+    server: Server,
+    make: Callable[..., Any],
+    stop: StopSignal,
+    resource: tuple[str, str, str],
+    namespace: str,
+    path: str,
+) -> None:
+    server.answer = refuse(200, b'{"metadata": {"resourceVersion": "7"}, "items": []}')
+    page = list_of(make(transport.Resource(*resource), namespace=namespace), stop)
+    assert page["metadata"]["resourceVersion"] == "7"
+    asked_path, query, headers = server.asked[0]
+    assert (asked_path, query) == (path, {"resourceVersion": "0", "limit": "500"})
+    assert headers["authorization"] == "Bearer secret"
+    assert headers["accept"] == "application/json"
+
+
+def test_selectors_hold_for_lists_and_watches(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    """A selector on the list only lets foreign objects in through the watch."""
+    list_watch = make(label_selector="app in (a,b)", field_selector="spec.nodeName=n1")
+    server.answer = refuse(200, b"{}")
+    list_of(list_watch, stop, resource_version="", limit=0, continue_token="t o")  # noqa: S106
+    watch = watch_of(
+        list_watch, stop, send_initial_events=True, resource_version_match="NotOlderThan"
+    )
+    assert list(watch) == [{}]
+    selectors = {"labelSelector": "app in (a,b)", "fieldSelector": "spec.nodeName=n1"}
+    assert server.asked[0][1] == {**selectors, "continue": "t o"}
+    assert server.asked[1][1] == {
+        **selectors,
+        "watch": "true",
+        "resourceVersion": "10",
+        "resourceVersionMatch": "NotOlderThan",
+        "sendInitialEvents": "true",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "300",
+    }
+
+
+def test_status_becomes_an_error(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    status = {
+        "kind": "Status",
+        "code": 410,
+        "reason": "Expired",
+        "message": "too old",
+        "details": {"causes": [{"reason": "x"}]},
+    }
+    server.answer = refuse(410, json.dumps(status).encode(), Retry_After="7")
+    for call in (list_of, watch_of):
+        with pytest.raises(ApiStatusError, match="too old") as caught:
+            call(make(), stop)
+        error = caught.value
+        assert (error.code, error.reason, error.retry_after) == (410, "Expired", 7.0)
+        assert error.details["causes"] == [{"reason": "x"}]
+
+
+def test_error_of_a_proxy_is_an_error_too(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    server.answer = refuse(502, b"<html>bad gateway</html>")
+    with pytest.raises(ApiStatusError, match="HTTP 502: <html>bad gateway</html>") as caught:
+        list_of(make(), stop)
+    assert (caught.value.code, caught.value.reason) == (502, "")
+
+
+def test_answer_that_is_no_json_is_told(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    server.answer = refuse(200, b"<html>")
+    with pytest.raises(ApiDecodeError, match="<html>"):
+        list_of(make(), stop)
+    server.answer = refuse(200, b"[]")
+    with pytest.raises(ApiDecodeError):
+        list_of(make(), stop)
+
+
+def test_long_list_is_decoded_while_it_comes(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000, "ü": "é"}) for number in range(6_000)]
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods, "more": [[]]}
+    body = json.dumps(page, ensure_ascii=False).encode()
+    assert len(body) > transport.WHOLE_BYTES
+    server.answer = refuse(200, body)
+    list_watch = make()
+    for _ in range(2):
+        assert list_of(list_watch, stop) == page
+    server.answer = refuse(200, body[:-2] + b"?}")
+    with pytest.raises(ApiDecodeError):
+        list_of(list_watch, stop)
+    server.answer = refuse(200, b"[" + body + b"]")
+    with pytest.raises(ApiDecodeError):
+        list_of(list_watch, stop)
+
+    def cut(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        begin_chunks(handler)
+        chunk(handler, body[: transport.WHOLE_BYTES + 100_000])
+        handler.close_connection = True
+
+    server.answer = cut
+    with pytest.raises(ApiConnectionError):
+        list_of(list_watch, stop)
+
+
+def test_refused_connection_is_told_apart(stop: StopSignal) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    list_watch = transport.ApiListWatch(
+        client_of(f"http://127.0.0.1:{port}"), transport.Resource("", "v1", "pods")
+    )
+    for call in (list_of, watch_of):
+        with pytest.raises(ApiConnectionRefusedError):
+            call(list_watch, stop)
+
+
+def test_events_come_one_by_one_however_they_are_cut(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    first, second = line("ADDED", pod("a")), line("MODIFIED", pod("a", rv="2"))
+    go_on = threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        begin_chunks(handler)
+        chunk(handler, first)
+        go_on.wait(SOON_S)
+        for part in (second[:7], second[7:20], second[20:] + first[:5], first[5:]):
+            chunk(handler, part)
+        chunk(handler, b"")
+
+    server.answer = answer
+    events = iter(watch_of(make(), stop))
+    assert next(events)["type"] == "ADDED", "it came before the next was sent"
+    go_on.set()
+    assert [each["type"] for each in events] == ["MODIFIED", "ADDED"]
+
+
+def test_events_come_without_chunked_encoding(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        handler.send_response(200)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(line("ADDED", pod("a")))
+        server.leave.wait(0.2)
+        handler.close_connection = True
+
+    server.answer = answer
+    assert [each["type"] for each in watch_of(make(), stop)] == ["ADDED"]
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_stream_cut_in_a_line_keeps_what_came(
+    server: Server, make: Callable[..., Any], stop: StopSignal, chunked: bool
+) -> None:
+    whole = line("ADDED", pod("a"))
+
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        if chunked:
+            begin_chunks(handler)
+            chunk(handler, whole + whole[:20])
+        else:
+            handler.send_response(200)
+            handler.end_headers()
+            handler.wfile.write(whole + whole[:20])
+        handler.close_connection = True
+
+    server.answer = answer
+    events = iter(watch_of(make(), stop))
+    assert next(events)["type"] == "ADDED"
+    with pytest.raises(ApiConnectionError):
+        next(events)
+
+
+def test_broken_line_is_told(server: Server, make: Callable[..., Any], stop: StopSignal) -> None:
+    server.answer = refuse(200, b'{"type": \n')
+    with pytest.raises(ApiDecodeError):
+        list(watch_of(make(), stop))
+
+
+def silent(server: Server, *, after_headers: bool) -> Callable[..., None]:
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        if after_headers:
+            begin_chunks(handler)
+        server.leave.wait(SOON_S)
+        handler.close_connection = True
+
+    return answer
+
+
+@pytest.mark.parametrize("after_headers", [True, False])
+def test_silent_server_costs_no_more_than_the_timeout(
+    server: Server, make: Callable[..., Any], stop: StopSignal, after_headers: bool
+) -> None:
+    """An open socket without a word froze caches for hours elsewhere."""
+    server.answer = silent(server, after_headers=after_headers)
+    list_watch = make(read_timeout_s=0.2, watch_silence_s=0.2)
+    started = time.monotonic()
+    with pytest.raises(ApiTimeoutError):
+        list_of(list_watch, stop)
+    with pytest.raises(ApiTimeoutError):
+        list(watch_of(list_watch, stop))
+    assert time.monotonic() - started < SOON_S
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+@pytest.mark.parametrize("after_headers", [True, False])
+def test_informer_stops_at_once_whatever_blocks(
+    server: Server, make: Callable[..., Any], verb: str, after_headers: bool
+) -> None:
+    quiet = silent(server, after_headers=after_headers)
+    page = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
+
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        if ("watch" in query) is (verb == "watch"):
+            quiet(handler, query)
+        else:
+            send(handler, page)
+
+    server.answer = answer
+    with DictStore() as store:
+        informer = SharedInformer(make(), store, use_watch_list=False)
+        informer.start()
+        deadline = time.monotonic() + SOON_S
+        while len(server.asked) < (1 if verb == "list" else 2) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        started = time.monotonic()
+        informer.stop()
+        assert time.monotonic() - started < 1
+        assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+
+
+def test_informer_follows_a_server(server: Server, make: Callable[..., Any]) -> None:
+    sent = threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        begin_chunks(handler)
+        mark = {"metadata": {"annotations": {"k8s.io/initial-events-end": "true"}}}
+        mark["metadata"]["resourceVersion"] = "10"  # type: ignore[assignment]
+        chunk(handler, line("ADDED", pod("a")) + line("BOOKMARK", mark))
+        sent.wait(SOON_S)
+        chunk(handler, line("DELETED", pod("a", rv="11")) + line("ADDED", pod("b", rv="12")))
+        server.leave.wait(SOON_S)
+        handler.close_connection = True
+
+    server.answer = answer
+    with DictStore() as store, SharedInformer(make(), store) as informer:
+        assert informer.wait_for_sync(SOON_S)
+        assert store.list_keys() == ["default/a"]
+        sent.set()
+        deadline = time.monotonic() + SOON_S
+        while store.list_keys() != ["default/b"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert store.list_keys() == ["default/b"]
+        assert informer.last_sync_resource_version() == "12"
+        server.leave.set()
+
+
+def test_kubeconfig_is_used(tmp_path: Any) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    client = transport.connect(str(path))
+    assert client.configuration.host == "http://127.0.0.1:1"
+    assert client.configuration.auth_settings()["BearerToken"]["value"] == "Bearer t"
+    with pytest.raises(kubernetes.config.ConfigException):
+        transport.connect(str(path), context="two")
