@@ -23,7 +23,7 @@ from sqlcache.bench.scenarios.dump import read
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._output import write
 
-PODS, PODS_QUICK = 150_000, 10_000
+PODS, PODS_QUICK = 150_000, 6_000
 _QUICK = {"cell_s": 0.04, "rounds": 2, "samples": 40}
 _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.values())
 

@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._base import BaseStore, Change, IndexValues
@@ -27,11 +27,9 @@ from sqlcache.store.api import Keys, LabelKeyStats, StoreStats
 _POSTING_BYTES = 33  # one entry of a large set: 16 bytes at the usual fill
 
 
-class _Record(NamedTuple):
-    """What an object was stored under, whatever its caller does to it later."""
-
-    namespace: str
-    index_values: IndexValues
+# What an object was stored under, whatever its caller does to it later: namespace, index values. A
+# plain tuple of these leaves the garbage collector's sight; a named one stays.
+_Record = tuple[str, IndexValues]
 
 
 class MemoryStore(BaseStore):
@@ -79,9 +77,9 @@ class MemoryStore(BaseStore):
             for name in names:
                 self._indices[name] = {}
             for key, added in values.items():
-                record = self._records[key]
+                namespace, values_before = self._records[key]
                 self._index(key, {}, added)
-                self._records[key] = record._replace(index_values={**record.index_values, **added})
+                self._records[key] = (namespace, {**values_before, **added})
 
     def _store(self, change: Change, obj: Object) -> None:
         key, namespace = change.key, change.namespace
@@ -89,12 +87,13 @@ class MemoryStore(BaseStore):
         if old is None:
             self._index(key, {}, change.index_values)
         else:
-            if old.namespace != namespace:
-                self._leave_namespace(key, old.namespace)
-            if old.index_values != change.index_values:
-                self._index(key, old.index_values, change.index_values)
+            old_namespace, old_values = old
+            if old_namespace != namespace:
+                self._leave_namespace(key, old_namespace)
+            if old_values != change.index_values:
+                self._index(key, old_values, change.index_values)
         self._objects[key] = obj
-        self._records[key] = _Record(namespace, change.index_values)
+        self._records[key] = (namespace, change.index_values)
         self._by_namespace.setdefault(namespace, {})[key] = obj
         self._put_labels(change)
 
@@ -102,8 +101,9 @@ class MemoryStore(BaseStore):
         record = self._records.pop(key, None)
         if record is not None:
             del self._objects[key]
-            self._leave_namespace(key, record.namespace)
-            self._index(key, record.index_values, {})
+            namespace, values = record
+            self._leave_namespace(key, namespace)
+            self._index(key, values, {})
             self._drop_labels(key)
 
     def _leave_namespace(self, key: str, namespace: str) -> None:

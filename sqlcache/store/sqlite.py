@@ -16,9 +16,9 @@ Elsewhere: connections (store._sql.engine), schema versions (store._sql.upgrade)
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Literal
 
 import orjson
@@ -31,7 +31,8 @@ from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
-from sqlcache.store._sql.shelf import LiveShelf, PackedShelf, Shelf, batched
+from sqlcache.store._sql.packed import PackedShelf, batched
+from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreStats
 
@@ -44,8 +45,7 @@ _POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the full
 
 _RESOURCE = "SELECT id FROM resource WHERE name = ?"
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
-_KEYS = "SELECT json_group_array(key) FROM object WHERE resource_id = ?"
-_IDS = "SELECT json_group_array(id) FROM object WHERE resource_id = ?"
+_SET_VERSION = "UPDATE resource SET resource_version = ? WHERE name = ?"
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
 _INDEX = (
     " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
@@ -57,9 +57,6 @@ _INDEX_IDS = (
     "SELECT json_group_array(DISTINCT p.object_id)"
     + _INDEX.replace(" WHERE", " CROSS JOIN posting p WHERE")
     + " AND l.value IN (SELECT value FROM json_each(?)) AND p.label_id = l.id"
-)
-_KEYS_OF_IDS = (
-    "SELECT json_group_array(o.key) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
 )
 
 
@@ -103,7 +100,7 @@ class SqliteStore(BaseStore):
         )
         self._in_memory = path is None
         self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
-        self._writer = Writer(resource, self._shelf, lambda: self._indexers)
+        self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
         self._ready_to_write = False
         if self._indexers:
@@ -124,7 +121,7 @@ class SqliteStore(BaseStore):
         if self._in_memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
             plan = self._writer.plan(self._db.one, resource, batches[0])
-            with self._db.writing([self._shelf.follow(plan)]) as connection:
+            with self._db.writing([self._shelf.follow(plan.batch)]) as connection:
                 run(connection, plan)
                 self._set_version(connection, rv)
             return
@@ -133,25 +130,27 @@ class SqliteStore(BaseStore):
             for batch in batches:
                 plan = self._writer.plan(_reader(connection), resource, batch)
                 run(connection, plan)
-                followers.append(self._shelf.follow(plan))
+                followers.append(self._shelf.follow(plan.batch))
             self._set_version(connection, rv)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         rows: Iterable[Row] = (self._writer.row(change) for change in changes)
         if self._in_memory:
             # Readers wait for the statements only. Each row is let go when it is written.
-            rows = _draining(deque(rows))
+            rows = _draining({row.key: row for row in rows})
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
         with self._db.writing(followers) as connection:
             query = _reader(connection)
-            gone = set(orjson.loads(query(_IDS, (resource,))))
+            gone = set(self._shelf.ids(query, resource))
             postings: list[tuple[int, int]] = []
             for batch in _plannable(rows):
                 latest = list({row.key: row for row in batch}.values())
                 plan = self._writer.plan(query, resource, latest)
-                gone.difference_update(stored[0] for stored in plan.stored)
-                followers.append(self._shelf.follow(plan))
+                gone.difference_update(
+                    number for number, _ in (*plan.batch.same, *plan.batch.moved)
+                )
+                followers.append(self._shelf.follow(plan.batch))
                 if plan.removed or len(postings) > _POSTINGS_PER_RUN:
                     add_postings(connection, postings)
                     postings = []
@@ -161,7 +160,7 @@ class SqliteStore(BaseStore):
             for ids in batched(gone, _OBJECTS_PER_PLAN):
                 plan = self._writer.plan(query, resource, [], ids)
                 run(connection, plan)
-                followers.append(self._shelf.follow(plan))
+                followers.append(self._shelf.follow(plan.batch))
             self._set_version(connection, rv)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
@@ -192,25 +191,25 @@ class SqliteStore(BaseStore):
         followers: list[Callable[[], None]] = []
         with self._db.writing(followers) as connection:
             query = _reader(connection)
-            for ids in batched(orjson.loads(query(_IDS, (resource,))), _OBJECTS_PER_PLAN):
+            for ids in batched(self._shelf.ids(query, resource), _OBJECTS_PER_PLAN):
                 objects = self._shelf.stored(query, ids)
                 rows = self._writer.reindexed(query, resource, objects, values)
                 plan = self._writer.plan(query, resource, rows)
                 run(connection, plan)
-                followers.append(self._shelf.follow(plan))
+                followers.append(self._shelf.follow(plan.batch))
 
     def _set_version(self, connection: sqlite3.Connection, rv: str | None) -> None:
         if rv is not None:
-            connection.execute(*self._writer.set_version(rv))
+            connection.execute(_SET_VERSION, (rv, self.resource))
 
     # Reads
 
     def _items(self) -> Iterator[tuple[str, Object]]:
         with self._reading() as (query, resource):
-            ids = orjson.loads(query(_IDS, (resource,)))
-            stored = self._shelf.stored(query, ids)
-            keys = orjson.loads(query(_KEYS_OF_IDS, (to_json(list(stored)),)))
-        return zip(keys, stored.values(), strict=True)
+            ids = self._shelf.ids(query, resource)
+            objects = self._shelf.stored(query, ids)
+            keys = [(stored.id, stored.key) for stored in self._shelf.find_ids(query, ids)]
+        return ((key, objects[object_id]) for object_id, key in keys)
 
     def _get_by_key(self, key: str) -> Object | None:
         if unsound(key):
@@ -220,8 +219,7 @@ class SqliteStore(BaseStore):
 
     def _list_keys(self) -> Keys:
         with self._reading() as (query, resource):
-            keys: Keys = orjson.loads(query(_KEYS, (resource,)))
-            return keys
+            return self._shelf.keys(query, resource)
 
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:
@@ -303,8 +301,7 @@ class SqliteStore(BaseStore):
     def _index_keys(self, index_name: str, value: str) -> Keys:
         with self._reading() as (query, resource):
             ids = _ids_by_index(query, resource, index_name, [value])
-            keys: Keys = orjson.loads(query(_KEYS_OF_IDS, (ids,)))
-            return keys
+            return self._shelf.keys_of(query, orjson.loads(ids))
 
     def _index_values(self, index_name: str) -> Keys:
         with self._reading() as (query, resource):
@@ -314,14 +311,13 @@ class SqliteStore(BaseStore):
     def _resource_version(self) -> str:
         return self._db.one(_VERSION, (self.resource,)) or ""
 
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Query, int]]:
-        with self._db.reading() as connection:
-            query = _reader(connection)
-            if self._resource_id is None:
-                self._resource_id = query(_RESOURCE, (self.resource,))
-            # Before the first write nothing has this id.
-            yield query, self._resource_id or 0
+    def _reading(self) -> _Reading:
+        return _Reading(self._db.reading(), self._known_resource)
+
+    def _known_resource(self, query: Query) -> int:
+        if self._resource_id is None:
+            self._resource_id = query(_RESOURCE, (self.resource,))
+        return self._resource_id or 0  # before the first write nothing has this id
 
     # Last of the reads: its name hides the builtin in the class body from here on.
     def _list(self) -> Objects:
@@ -330,6 +326,33 @@ class SqliteStore(BaseStore):
 
     def _close(self) -> None:
         self._db.close()
+
+
+class _Reading(AbstractContextManager[tuple[Query, int]]):
+    """A block that reads one state: gives a query function and the id of the resource."""
+
+    def __init__(
+        self,
+        block: AbstractContextManager[sqlite3.Connection],
+        resource: Callable[[Query], int],
+    ) -> None:
+        self._block, self._resource = block, resource
+
+    def __enter__(self) -> tuple[Query, int]:
+        query = _reader(self._block.__enter__())
+        try:
+            return query, self._resource(query)
+        except BaseException as error:
+            self._block.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._block.__exit__(kind, error, traceback)
 
 
 def _reader(connection: sqlite3.Connection) -> Query:
@@ -346,9 +369,9 @@ def _ids_by_index(query: Query, resource: int, index_name: str, values: Iterable
     return ids
 
 
-def _draining(rows: deque[Row]) -> Iterator[Row]:
+def _draining(rows: dict[str, Row]) -> Iterator[Row]:
     while rows:
-        yield rows.popleft()
+        yield rows.popitem()[1]
 
 
 def _plannable(rows: Iterable[Row]) -> Iterator[list[Row]]:

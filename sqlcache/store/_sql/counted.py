@@ -35,19 +35,25 @@ class Sequences:
     )
 
     def __init__(self, query: Query) -> None:
-        """Read all sequences; the caller's transaction, or its lock, keeps other writers out."""
-        self._last: dict[str, int] = orjson.loads(query(self._READ, ()))
+        """Make a reader of all sequences.
+
+        The caller's transaction, or its lock, keeps other writers out.
+        """
+        self._query = query
+        self._last: dict[str, int] | None = None
         self._changed: set[str] = set()
 
     def next(self, name: str) -> int:
         """Return the next id of a sequence."""
+        if self._last is None:
+            self._last = orjson.loads(self._query(self._READ, ()))
         self._last[name] = self._last.get(name, 0) + 1
         self._changed.add(name)
         return self._last[name]
 
     def statements(self) -> Iterator[Statement]:
         """Yield the statement that writes the sequences used."""
-        if self._changed:
+        if self._last is not None and self._changed:
             yield self._WRITE, (to_json([(name, self._last[name]) for name in self._changed]),)
 
 

@@ -20,8 +20,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from sqlcache.errors import (
@@ -51,11 +52,13 @@ class Database(ABC):
         self.name = name
 
     @abstractmethod
-    def reading(self) -> Any:
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Return a context manager that gives a connection with one state of the database."""
 
     @abstractmethod
-    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Any:
+    def writing(
+        self, followers: Iterable[Callable[[], None]] = ()
+    ) -> AbstractContextManager[sqlite3.Connection]:
         """Return a context manager that gives a connection within a write transaction.
 
         It commits at the end of the block, or rolls back if the block raises.
@@ -95,20 +98,18 @@ class MemoryDatabase(Database):
         super().__init__(":memory:")
         _check_sqlite()
         self._lock = threading.Lock()
+        self._block = _Locked(self)
         self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
         upgrade.upgrade(self._connection)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._translated():
-            yield self._open()
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._block
 
     @contextmanager
     def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._translated():
-            connection = self._open()
+        with self._block as connection:
             with transaction(connection, "BEGIN"):
                 yield connection
             _follow(followers)
@@ -119,10 +120,34 @@ class MemoryDatabase(Database):
                 self._connection.close()
                 self._connection = None
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
+
+class _Locked(AbstractContextManager[sqlite3.Connection]):
+    """A block that holds the lock of a database in memory.
+
+    Written out, for this is the path of every read: as generators, the lock, the translation of
+    errors and this would cost as much as a small query.
+    """
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._database._lock.acquire()
+        connection = self._database._connection
+        if connection is None:
+            self._database._lock.release()
             raise StoreClosedError
-        return self._connection
+        return connection
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._database._lock.release()
+        if isinstance(error, sqlite3.Error):
+            raise translated(self._database.name, error) from error
 
 
 class FileDatabase(Database):

@@ -40,6 +40,36 @@ class Row(NamedTuple):
 Numbered = tuple[int, Row]  # an object's id, and what it becomes
 
 
+class Stored(NamedTuple):
+    """What an object is stored under: key, id, namespace, digest and packed ids of its terms."""
+
+    key: str
+    id: int
+    namespace: str
+    digest: bytes
+    terms: bytes
+
+
+class Batch(NamedTuple):
+    """What happens to objects.
+
+    Attributes:
+        fresh: those that are new.
+        moved: those whose terms change.
+        same: those whose terms stay.
+        leaving: those that go.
+        rescoped: (object id, new namespace) of those moved to another one.
+        terms: packed ids of the terms of fresh and moved objects, by object id.
+    """
+
+    fresh: list[Numbered]
+    moved: list[Numbered]
+    same: list[Numbered]
+    leaving: list[Stored]
+    rescoped: list[tuple[int, Scope]]
+    terms: dict[int, bytes]
+
+
 def _fields(*positions: int) -> str:
     return ", ".join(f"json_extract(j.value, '$[{position}]')" for position in positions)
 

@@ -20,12 +20,11 @@ from typing import NamedTuple
 
 import orjson
 
-from sqlcache.objects import Indexers, Object, labels_of, object_name, resource_version
+from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values
-from sqlcache.store._sql import object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old
-from sqlcache.store._sql.object_rows import Numbered, Row
+from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import (
     Term,
@@ -36,18 +35,6 @@ from sqlcache.store._sql.terms import (
     unpack_ids,
 )
 
-_STORED = "json_array(j.key, o.id, o.key, hex(o.digest), hex(o.terms))"
-_FIND_BY_KEY = (
-    f"SELECT json_group_array({_STORED})"
-    " FROM json_each(?) j CROSS JOIN object o WHERE o.key = j.value AND o.resource_id = ?"
-)
-_FIND_BY_ID = (
-    f"SELECT json_group_array({_STORED}) FROM json_each(?) j CROSS JOIN object o"
-    " WHERE o.id = j.value"
-)
-_NAMESPACE_OF = (
-    "SELECT s.namespace FROM object o CROSS JOIN scope s WHERE o.id = ? AND s.id = o.scope_id"
-)
 _TERMS_BY_ID = (
     "SELECT json_group_array(json_array(l.id, s.kind, s.namespace, k.name, l.value))"
     " FROM scope s CROSS JOIN label l CROSS JOIN label_key k"
@@ -62,48 +49,32 @@ _REMOVE_POSTINGS = (
     "DELETE FROM posting WHERE (label_id, object_id) IN"
     " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))"
 )
-_SET_VERSION = (
-    "INSERT INTO resource (name, resource_version) VALUES (?, ?)"
-    " ON CONFLICT (name) DO UPDATE SET resource_version = excluded.resource_version"
-)
 _ADD_RESOURCE = (
     "INSERT INTO resource (name, resource_version) VALUES (?, '') ON CONFLICT DO NOTHING"
 )
 _RESOURCE_ID = "SELECT id FROM resource WHERE name = ?"
 
 
-class _Stored(NamedTuple):
-    """An object's row: its id and key, and its digest and term ids in hexadecimal."""
-
-    id: int
-    key: str
-    digest: str
-    terms: str
-
-
 class Plan(NamedTuple):
-    """What a batch does.
+    """What a batch of changes does.
 
     Attributes:
         statements: to be run in one transaction, in order, before the postings are written.
         added, removed: (label id, object id) pairs.
-        stored: (object id, key, namespace, object) of each object that comes or changes; the
-            object is None where its row keeps it.
-        dropped: (object id, key) of each object that goes.
+        batch: the objects.
     """
 
     statements: list[Statement]
     added: list[tuple[int, int]]
     removed: list[tuple[int, int]]
-    stored: list[tuple[int, str, str, Object | None]]
-    dropped: list[tuple[int, str]]
+    batch: Batch
 
 
 class Writer:
     """Plans and runs batches for one resource of one database."""
 
-    def __init__(self, resource: str, shelf: Shelf, indexers: Callable[[], Indexers]) -> None:
-        self._resource, self._shelf, self._indexers = resource, shelf, indexers
+    def __init__(self, shelf: Shelf, indexers: Callable[[], Indexers]) -> None:
+        self._shelf, self._indexers = shelf, indexers
 
     def row(self, change: Change) -> Row:
         """Work a change out as far as possible without the database.
@@ -117,10 +88,6 @@ class Writer:
         kept, body = self._shelf.keep(key, obj)
         terms_digest = digest(namespace, labels, values)
         return Row(key, terms_digest, namespace, labels, values, kept, body, _identity(obj, body))
-
-    def set_version(self, rv: str) -> Statement:
-        """Return the statement that sets the store's RV."""
-        return _SET_VERSION, (self._resource, rv)
 
     def plan(
         self, query: Query, resource_id: int, rows: Sequence[Row], gone_ids: Sequence[int] = ()
@@ -137,9 +104,9 @@ class Writer:
         same: list[Numbered] = []
         moved: list[Numbered] = []
         fresh: list[Numbered] = []
-        changed: list[_Stored] = []  # those that move, in their order
-        leaving: list[_Stored] = list(_by_position(query, _FIND_BY_ID, gone_ids).values())
-        found = _by_position(query, _FIND_BY_KEY, [row.key for row in rows], resource_id)
+        changed: list[Stored] = []  # those that move, in their order
+        leaving = self._shelf.find_ids(query, gone_ids)
+        found = self._shelf.find(query, resource_id, [row.key for row in rows])
         for position, row in enumerate(rows):
             stored = found.get(position)
             if row.digest is None:
@@ -147,7 +114,7 @@ class Writer:
                     leaving.append(stored)
             elif stored is None:
                 fresh.append((sequences.next("object"), row))
-            elif bytes.fromhex(stored.digest) == row.digest:
+            elif stored.digest == row.digest:
                 same.append((stored.id, row))
             else:
                 moved.append((stored.id, row))
@@ -164,21 +131,10 @@ class Writer:
         scope_ids, term_ids, statements = difference.counted(query, sequences, resource_id)
         packed, added = difference.resolved(term_ids)
 
-        version = sequences.next("version") if rows else 0
-        scoped = [(object_id, scope_ids[scope]) for object_id, scope in difference.rescoped]
-        statements += object_rows.add(fresh, packed, scope_ids, version, resource_id)
-        statements += object_rows.set_terms(moved, packed)
-        statements += object_rows.set_bodies(same + moved, version)
-        statements += object_rows.set_scopes(scoped)
-        statements += object_rows.remove([stored.id for stored in leaving])
+        batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
+        statements += self._shelf.statements(batch, scope_ids, sequences, resource_id)
         statements += sequences.statements()
-        return Plan(
-            statements,
-            added,
-            difference.removed,
-            [(number, row.key, row.namespace, row.kept) for number, row in same + moved + fresh],
-            [(stored.id, stored.key) for stored in leaving],
-        )
+        return Plan(statements, added, difference.removed, batch)
 
     def reindexed(
         self,
@@ -196,30 +152,30 @@ class Writer:
             values: gives an object's new index values, from its key and itself.
         """
         rows = []
-        stored = _by_position(query, _FIND_BY_ID, list(objects)).values()
-        for object_id, old in self._old(query, resource_id, list(stored)).items():
+        stored = self._shelf.find_ids(query, list(objects))
+        for object_id, old in self._old(query, resource_id, stored).items():
             obj = objects[object_id]
             labels, _ = labels_and_values(old.terms)
             change = Change(old.key, obj, old.namespace, labels, values(old.key, obj))
             rows.append(self.row(change))
         return rows
 
-    def _old(self, query: Query, resource_id: int, stored: Sequence[_Stored]) -> dict[int, Old]:
+    def _old(self, query: Query, resource_id: int, stored: Sequence[Stored]) -> dict[int, Old]:
         if not stored:
             return {}
         objects = self._shelf.stored(query, [each.id for each in stored])
         old = {}
-        for object_id, key, stored_digest, packed in stored:
-            ids = unpack_ids(bytes.fromhex(packed))
-            shown = self._shown(objects.get(object_id), bytes.fromhex(stored_digest))
+        for each in stored:
+            ids = unpack_ids(each.terms)
+            shown = self._shown(objects.get(each.id), each)
             if shown is None:
                 by_id = _terms_by_id(query, resource_id, ids)
-                shown = query(_NAMESPACE_OF, (object_id,)), [by_id[label_id] for label_id in ids]
-            old[object_id] = Old(key, *shown, ids)
+                shown = [by_id[label_id] for label_id in ids]
+            old[each.id] = Old(each.key, each.namespace, shown, ids)
         return old
 
-    def _shown(self, obj: Object | None, stored_digest: bytes) -> tuple[str, list[Term]] | None:
-        """Return namespace and terms of an object, or None if they are not those it has stored.
+    def _shown(self, obj: Object | None, stored: Stored) -> list[Term] | None:
+        """Return the terms of an object, or None if they are not those it has stored.
 
         A caller may have changed it, or an index function may give other values now: only an
         object whose digest is the stored one is believed.
@@ -227,15 +183,14 @@ class Writer:
         if obj is None:
             return None
         try:
-            namespace, _ = object_name(obj)
             labels = labels_of(obj)
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
-            if digest(namespace, labels, values) != stored_digest:
+            if digest(stored.namespace, labels, values) != stored.digest:
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
-        return namespace, terms(namespace, labels, values)
+        return terms(stored.namespace, labels, values)
 
 
 def run(connection: sqlite3.Connection, plan: Plan) -> None:
@@ -260,16 +215,6 @@ def resource_id(connection: sqlite3.Connection, resource: str) -> int:
     """
     connection.execute(_ADD_RESOURCE, (resource,))
     return int(connection.execute(_RESOURCE_ID, (resource,)).fetchone()[0])
-
-
-def _by_position(
-    query: Query, sql: str, names: Sequence[int | str], *parameters: int
-) -> dict[int, _Stored]:
-    """Return what is stored under names, by their position."""
-    if not names:
-        return {}
-    rows = orjson.loads(query(sql, (to_json(names), *parameters)))
-    return {position: _Stored(*stored) for position, *stored in rows}
 
 
 def _identity(obj: Object, body: bytes | None) -> tuple[str, str]:

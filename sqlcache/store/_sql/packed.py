@@ -1,0 +1,218 @@
+"""Objects as JSON bytes in their rows, behind a bounded number of decoded ones.
+
+A body is decoded on the way out; what is read again is found decoded. Decoded objects are checked
+against the version of their row wherever somebody else may have written it.
+
+Elsewhere: what a shelf promises (shelf), the rows (object_rows).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+import orjson
+
+from sqlcache.errors import ObjectError
+from sqlcache.objects import Object, Objects
+from sqlcache.store._sql import object_rows
+from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
+from sqlcache.store._sql.object_rows import Batch, Stored
+from sqlcache.store._sql.shelf import Shelf
+from sqlcache.store._sql.terms import Scope
+
+_T = TypeVar("_T")
+
+# What would come back as something else is refused instead.
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_BODIES_PER_STATEMENT = 500  # bounds the text that one statement builds, some MB
+
+_STORED = "json_array(j.key, o.key, o.id, s.namespace, hex(o.digest), hex(o.terms))"
+_FIND = (
+    f"SELECT json_group_array({_STORED}) FROM json_each(?) j CROSS JOIN object o CROSS JOIN scope s"
+    " WHERE o.key = j.value AND o.resource_id = ? AND s.id = o.scope_id"
+)
+_FIND_IDS = (
+    f"SELECT json_group_array({_STORED}) FROM json_each(?) j CROSS JOIN object o CROSS JOIN scope s"
+    " WHERE o.id = j.value AND s.id = o.scope_id"
+)
+_KEYS = "SELECT json_group_array(key) FROM object WHERE resource_id = ?"
+_KEYS_OF = (
+    "SELECT json_group_array(o.key) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+)
+_IDS = "SELECT json_group_array(id) FROM object WHERE resource_id = ?"
+_IDS_OF_NAMESPACE = (
+    "SELECT json_group_array(o.id) FROM scope s CROSS JOIN object o"
+    " WHERE s.resource_id = ? AND s.kind = 0 AND s.namespace = ? AND o.scope_id = s.id"
+)
+_ID_BY_KEY = "SELECT id FROM object WHERE resource_id = ? AND key = ?"
+_VERSIONS = (
+    "SELECT json_group_array(json_array(o.id, o.version))"
+    " FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+)
+_BODIES = (
+    "SELECT CAST('[' || ifnull(group_concat('[' || o.id || ',' || CAST(o.body AS TEXT) || ']'), '')"
+    " || ']' AS BLOB) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+)
+
+
+class PackedShelf(Shelf):
+    """Objects as bytes in their rows."""
+
+    def __init__(self, hot_objects: int, *, versioned: bool) -> None:
+        """Make a shelf.
+
+        Args:
+            hot_objects: how many decoded objects are kept at most.
+            versioned: compare each decoded object with the version of its row: readers may see
+                different states, and other processes may write.
+        """
+        self._hot = HotObjects(hot_objects)
+        self._versioned = versioned
+
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+        try:
+            return None, orjson.dumps(obj, option=_STRICT)
+        except TypeError as error:
+            raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
+
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
+        if not keys:
+            return {}
+        return dict(_stored(query(_FIND, (to_json(keys), resource_id))))
+
+    def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
+        if not ids:
+            return []
+        return [stored for _, stored in _stored(query(_FIND_IDS, (to_json(ids),)))]
+
+    def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
+        return dict(_decoded(query, ids))
+
+    def statements(
+        self,
+        batch: Batch,
+        scope_ids: Mapping[Scope, int],
+        sequences: Sequences,
+        resource_id: int,
+    ) -> Iterator[Statement]:
+        version = sequences.next("version")
+        yield from object_rows.add(batch.fresh, batch.terms, scope_ids, version, resource_id)
+        yield from object_rows.set_terms(batch.moved, batch.terms)
+        yield from object_rows.set_bodies((*batch.same, *batch.moved), version)
+        yield from object_rows.set_scopes(
+            [(object_id, scope_ids[scope]) for object_id, scope in batch.rescoped]
+        )
+        yield from object_rows.remove([stored.id for stored in batch.leaving])
+
+    def follow(self, batch: Batch) -> Callable[[], None]:
+        changed = [object_id for object_id, _ in (*batch.same, *batch.moved)]
+        return partial(self._hot.drop, changed + [stored.id for stored in batch.leaving])
+
+    def ids(self, query: Query, resource_id: int) -> list[int]:
+        ids: list[int] = orjson.loads(query(_IDS, (resource_id,)))
+        return ids
+
+    def keys(self, query: Query, resource_id: int) -> list[str]:
+        keys: list[str] = orjson.loads(query(_KEYS, (resource_id,)))
+        return keys
+
+    def keys_of(self, query: Query, ids: Sequence[int]) -> list[str]:
+        keys: list[str] = orjson.loads(query(_KEYS_OF, (to_json(ids),)))
+        return keys
+
+    def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
+        if self._versioned:
+            versions = dict(orjson.loads(query(_VERSIONS, (to_json(ids),))))
+        else:
+            versions = dict.fromkeys(ids, 0)
+        found: dict[int, Object] = {}
+        cold = []
+        for object_id in ids:
+            obj = self._hot.get(object_id, versions[object_id])
+            if obj is None:
+                cold.append(object_id)
+            else:
+                found[object_id] = obj
+        if cold:
+            keep = len(cold) <= self._hot.limit  # a list larger than that would push all others out
+            for object_id, obj in _decoded(query, cold):
+                found[object_id] = obj
+                if keep:
+                    self._hot.put(object_id, versions[object_id], obj)
+        return [found[object_id] for object_id in ids]
+
+    def everything_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> Objects:
+        if namespace:
+            ids = orjson.loads(query(_IDS_OF_NAMESPACE, (resource_id, namespace)))
+        else:
+            ids = self.ids(query, resource_id)
+        return self.fetch(query, [each for each in ids if each not in excluded])
+
+    def get(self, query: Query, resource_id: int, key: str) -> Object | None:
+        object_id = query(_ID_BY_KEY, (resource_id, key))
+        return None if object_id is None else self.fetch(query, [object_id])[0]
+
+
+class HotObjects:
+    """Decoded objects, the longest unused leaving first, give or take half of them.
+
+    Two generations: what is used moves to the young one; when that is half of the limit, the old
+    one is forgotten. A hit costs one or two look-ups and no lock.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._young: dict[int, tuple[int, Object]] = {}
+        self._old: dict[int, tuple[int, Object]] = {}
+
+    def get(self, object_id: int, version: int) -> Object | None:
+        """Return an object if it is here in that version."""
+        entry = self._young.get(object_id)
+        if entry is None:
+            entry = self._old.get(object_id)
+            if entry is None:
+                return None
+            if entry[0] == version:
+                self.put(object_id, *entry)
+        return entry[1] if entry[0] == version else None
+
+    def put(self, object_id: int, version: int, obj: Object) -> None:
+        """Keep an object."""
+        if self.limit:
+            with self._lock:
+                if len(self._young) >= max(1, self.limit // 2):
+                    self._old, self._young = self._young, {}
+                self._old.pop(object_id, None)
+                self._young[object_id] = (version, obj)
+
+    def drop(self, object_ids: Iterable[int]) -> None:
+        """Forget objects."""
+        with self._lock:
+            for object_id in object_ids:
+                self._young.pop(object_id, None)
+                self._old.pop(object_id, None)
+
+
+def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
+    """Yield lists of at most that size. (itertools.batched comes with Python 3.12.)"""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def _decoded(query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object]]:
+    for batch in batched(ids, _BODIES_PER_STATEMENT):
+        yield from orjson.loads(query(_BODIES, (to_json(batch),)))
+
+
+def _stored(rows: str) -> Iterator[tuple[int, Stored]]:
+    for position, key, object_id, namespace, digest, terms in orjson.loads(rows):
+        stored = Stored(key, object_id, namespace, bytes.fromhex(digest), bytes.fromhex(terms))
+        yield position, stored
