@@ -8,8 +8,8 @@
 - `object.terms` lists the ids of the object's labels and index values in the order in which they
   were written, and `object.digest` hashes their texts in that order: equal digests mean that
   nothing needs to be compared, and a difference is worked out without reading postings.
-- Where the process keeps the objects itself, a row holds only what queries need: `uid` and
-  `resource_version` are empty, `body` is null.
+- Where the process keeps the objects itself, `object` is empty: what an object was indexed under
+  lies beside it (shelf).
 - `object.version` grows with every write of the database: what a decoded copy is checked against.
 - Foreign keys are not enforced: the writer knows both ends, and each check is a look-up.
 - The `label` table has its only index as its primary key: one more, for all namespaces, would cost
