@@ -101,13 +101,17 @@ def object_name(obj: Any) -> ObjectName:
 
     Source: client-go cache.ObjectToName.
     """
+    return ObjectName(*_names(obj))
+
+
+def _names(obj: Any) -> tuple[str, str]:
     meta = metadata(obj)
     name, namespace = meta.get("name"), meta.get("namespace")
     if not isinstance(name, str):
         name = _text(obj, meta, "name")
     if not isinstance(namespace, str):
         namespace = _text(obj, meta, "namespace")
-    return ObjectName(namespace, name)
+    return namespace, name
 
 
 def resource_version(obj: Any) -> str:
@@ -131,7 +135,7 @@ def meta_namespace_key_func(obj: Any) -> str:
     """
     if isinstance(obj, ExplicitKey):
         return str(obj)
-    namespace, name = object_name(obj)
+    namespace, name = _names(obj)
     return f"{namespace}/{name}" if namespace else name
 
 

@@ -95,16 +95,16 @@ class Difference:
         indexed = any(row.index_values.values())
         if indexed != old.indexed:
             (self._entered if indexed else self._left).append(INDEX_SCOPE)
-        ids: list[int | None] = [None] * len(found)
+        ids: list[int | None] = [*old.ids[: len(found)], *[None] * (len(found) - len(old.ids))]
         for position, (before, after) in enumerate(zip_longest(old.terms, found)):
             if before == after:
-                ids[position] = old.ids[position]
                 continue
             if before is not None:
                 self._lost.append(before)
                 self.removed.append((old.ids[position], object_id))
             if after is not None:
                 self._gained.append(after)
+                ids[position] = None
         self._terms.append((object_id, found, ids))
 
     def counted(

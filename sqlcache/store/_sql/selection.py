@@ -28,10 +28,11 @@ from sqlcache.store._base import unsound
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.shapes import statement
 
-# Costs in microseconds, measured in memory on SQLite 3.40 and Python 3.11; only their ratios count.
-_LOOK_UP_US = 0.3  # one posting look-up for one driving row
-_FETCH_US = 0.08  # one id fetched and put into a set
-_MATCH_LIVE_US = 0.15  # one object's labels matched in Python
+# Costs in microseconds, measured at 150,000 pods in memory on SQLite 3.40 and Python 3.11; only
+# their ratios count. Memory that is not in the processor's cache is most of each.
+_LOOK_UP_US = 1.6  # one posting look-up for one driving row
+_FETCH_US = 0.12  # one id fetched and put into a set
+_MATCH_LIVE_US = 0.6  # one object's labels matched in Python, any number of terms
 _MATCH_PACKED_US = 15.0  # the same, decoding included
 _TERMS_IN_STATEMENT = 30  # further ones are fetched; SQLite takes expressions 1,000 deep
 
@@ -76,10 +77,6 @@ class Selection:
     residual: tuple[Requirement, ...] = ()
     driving: str = "scan"
     estimated: int = 0
-
-    def residual_selector(self) -> Selector | None:
-        """Return the terms to be checked on objects as a selector, None if there are none."""
-        return Selector(self.residual) if self.residual else None
 
 
 class _Found(NamedTuple):
@@ -167,24 +164,30 @@ class _Planner:
 
     def _driven_by_value(self) -> Selection:
         driving, *others = self._positive
-        rows = driving.members
+        rows, name = driving.members, str(driving.requirement)
+        excluded = [label_id for each in self._negative for label_id in each.label_ids]
+        without = sum(each.members for each in self._negative)
+        checks = [(each.label_ids, each.members) for each in others] + [(excluded, without)]
+        if rows * self._match_us < sum(_check_us(rows, *each) for each in checks):
+            sql = statement((len(driving.label_ids) > 1, (), False))
+            found: list[int] = orjson.loads(self._query(sql, (_parameter(driving.label_ids),)))
+            residual = tuple(each for each in self._requirements if each != driving.requirement)
+            return Selection(found, residual=residual, driving=name, estimated=rows)
+
         in_statement: list[_Found] = []
         fetched: list[_Found] = []
         for each in others:
             room = len(in_statement) < _TERMS_IN_STATEMENT
-            cheap = self._looked_up(rows, each.label_ids, each.members)
+            cheap = _looked_up(rows, each.label_ids, each.members)
             (in_statement if room and cheap else fetched).append(each)
-        excluded = [label_id for each in self._negative for label_id in each.label_ids]
-        checked = excluded and self._looked_up(
-            rows, excluded, sum(each.members for each in self._negative)
-        )
+        checked = bool(excluded) and _looked_up(rows, excluded, without)
         parameters = [_parameter(each.label_ids) for each in (driving, *in_statement)]
         if checked:
             parameters.append(to_json(excluded))
         shape = (
             len(driving.label_ids) > 1,
             tuple(len(each.label_ids) > 1 for each in in_statement),
-            bool(checked),
+            checked,
         )
         ids: set[int] | list[int] = orjson.loads(self._query(statement(shape), tuple(parameters)))
         for each in fetched:
@@ -192,14 +195,7 @@ class _Planner:
         if excluded and not checked:
             ids = set(ids) - self._ids_of(excluded)
         ids, residual = self._check_ranges(ids, self._ranges)
-        return Selection(
-            ids, residual=residual, driving=str(driving.requirement), estimated=driving.members
-        )
-
-    @staticmethod
-    def _looked_up(rows: int, label_ids: Sequence[int], members: int) -> bool:
-        """Return whether postings are looked up for each driving row rather than fetched."""
-        return len(label_ids) == 1 or len(label_ids) * rows * _LOOK_UP_US <= members * _FETCH_US
+        return Selection(ids, residual=residual, driving=name, estimated=rows)
 
     def _driven_by_key(self, ranges: Sequence[Requirement]) -> Selection:
         driving = min(ranges, key=lambda each: self._key_members[each.key])
@@ -207,7 +203,8 @@ class _Planner:
         excluded = [label_id for each in self._negative for label_id in each.label_ids]
         if excluded:
             ids = set(ids) - self._ids_of(excluded)
-        ids, residual = self._check_ranges(ids, [each for each in self._ranges if each != driving])
+        done = (driving, *self._ordered(driving))
+        ids, residual = self._check_ranges(ids, [each for each in self._ranges if each not in done])
         return Selection(
             ids,
             residual=residual,
@@ -279,6 +276,14 @@ class _Planner:
     def _ids_of(self, label_ids: Sequence[int]) -> set[int]:
         return set(orjson.loads(self._query(_OBJECTS_OF_LABELS, (to_json(label_ids),))))
 
+    def _ordered(self, requirement: Requirement) -> list[Requirement]:
+        """Return all > and < terms with a term's key, if it is one: they cost one look at it."""
+        if requirement.operator not in _ORDER:
+            return []
+        return [
+            each for each in self._ranges if each.key == requirement.key and each.operator in _ORDER
+        ]
+
     def _ids_in_range(self, requirement: Requirement) -> list[int] | set[int]:
         """Return the ids of objects with a term's key, for > and < with a fitting value."""
         condition, parameters = self._place.scopes
@@ -298,10 +303,23 @@ class _Planner:
         # Strict int64, as Go reads it: SQL's own casts take '2x' for 2.
         sql = "SELECT json_group_array(json_array(l.id, l.value))" + labels.format(postings="")
         rows = orjson.loads(self._query(sql, (requirement.key, *parameters)))
-        matches = requirement.matches
+        matches = Selector(self._ordered(requirement)).matches
         return self._ids_of(
             [label_id for label_id, value in rows if matches({requirement.key: value})]
         )
+
+
+def _look_up_us(rows: int, label_ids: Sequence[int]) -> float:
+    return rows * len(label_ids) * _LOOK_UP_US
+
+
+def _looked_up(rows: int, label_ids: Sequence[int], members: int) -> bool:
+    """Return whether postings are looked up for each driving row rather than fetched."""
+    return _look_up_us(rows, label_ids) <= members * _FETCH_US
+
+
+def _check_us(rows: int, label_ids: Sequence[int], members: int) -> float:
+    return min(_look_up_us(rows, label_ids), members * _FETCH_US)
 
 
 def _parameter(label_ids: list[int]) -> int | str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 
 from sqlcache.store._base import IndexValues
@@ -21,7 +22,6 @@ Term = tuple[Scope, str, str]  # scope, key name, value
 
 INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
-_WIDE = 2**32
 
 
 def scope_name(scope: Scope) -> tuple[int, str]:
@@ -58,16 +58,22 @@ def terms(namespace: str, labels: Mapping[str, str], index_values: _Values) -> l
 
 def pack_ids(ids: Sequence[int]) -> bytes:
     """Return ids as little-endian words: 4 bytes each, or 8 behind one leading byte."""
-    if max(ids, default=0) < _WIDE:
-        return struct.pack(f"<{len(ids)}I", *ids)
-    return struct.pack(f"<B{len(ids)}Q", 0, *ids)
+    try:
+        return _words(len(ids)).pack(*ids)
+    except struct.error:  # an id of more than 32 bits
+        return struct.pack(f"<B{len(ids)}Q", 0, *ids)
 
 
 def unpack_ids(packed: bytes) -> tuple[int, ...]:
     """Return the ids that `pack_ids` packed."""
     if len(packed) % 4 == 0:
-        return struct.unpack(f"<{len(packed) // 4}I", packed)
+        return _words(len(packed) // 4).unpack(packed)
     return struct.unpack_from(f"<{len(packed) // 8}Q", packed, 1)
+
+
+@lru_cache
+def _words(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
 
 
 def labels_and_values(found: Iterable[Term]) -> tuple[dict[str, str], IndexValues]:
