@@ -299,6 +299,22 @@ class ApiStatusError(SqlcacheError, OSError):
     def __str__(self) -> str:
         return self.message or f"{self.code} {self.reason}".strip()
 
+    def is_not_found(self) -> bool:
+        """Return whether the object, or its namespace, does not exist."""
+        return self.code == 404
+
+    def is_forbidden(self) -> bool:
+        """Return whether the request is understood and refused."""
+        return self.code == 403
+
+    def has_cause(self, reason: str) -> bool:
+        """Return whether the details name a cause, such as "NamespaceTerminating".
+
+        Source: apimachinery errors.HasStatusCause.
+        """
+        causes = self.details.get("causes") or ()
+        return any(isinstance(cause, dict) and cause.get("reason") == reason for cause in causes)
+
     @classmethod
     def from_status(cls, status: Any, retry_after: float | None = None) -> ApiStatusError:
         """Return the error that a decoded Status object stands for; other objects do as well.
