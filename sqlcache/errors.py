@@ -338,6 +338,28 @@ class ApiStatusError(SqlcacheError, OSError):
         )
 
 
+class StaleCacheError(SqlcacheError, RuntimeError):
+    """A cache still shows an object as it was before a controller's own write: try again later.
+
+    Attributes:
+        resource: plural name of the resource.
+        resource_version: the version that the cache shows.
+        key: of the object.
+
+    Source: pkg/controller/endpoint syncService.
+    """
+
+    def __init__(self, resource: str, resource_version: str, key: str) -> None:
+        super().__init__(resource, resource_version, key)
+        self.resource, self.resource_version, self.key = resource, resource_version, key
+
+    def __str__(self) -> str:
+        return (
+            f"{self.resource} informer cache is out of date, resource version"
+            f" {self.resource_version} already processed for {self.resource} {self.key}"
+        )
+
+
 class InformerStateError(SqlcacheError, RuntimeError):
     """The call comes too late: the informer has started or stopped already."""
 

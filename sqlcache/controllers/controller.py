@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sqlcache.clock import Clock, MonotonicClock, StopSignal
+from sqlcache.controllers.events import EventRecorder
 from sqlcache.informer import Handler, Registration, SharedInformer
 from sqlcache.workqueue import MetricsProvider, RateLimiter, Workers, WorkQueue
 
@@ -52,6 +53,7 @@ class Controller(ABC):
         *,
         workers: int = WORKERS,
         rate_limiter: RateLimiter[str] | None = None,
+        recorder: EventRecorder | None = None,
         metrics: MetricsProvider | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -62,11 +64,13 @@ class Controller(ABC):
             informers: are to be in sync before anything is done. Whoever owns them starts them.
             workers: how many keys are synced at a time.
             rate_limiter: of the queue, by key; default: client-go's.
+            recorder: of Kubernetes Events, if it writes any; started and stopped with it.
             metrics: of the queues.
             clock: for tests.
         """
         self.name, self._informers = name, tuple(informers)
         self._clock, self._metrics = clock or MonotonicClock(), metrics
+        self._recorder = recorder
         self._stop = StopSignal(self._clock)
         self._registrations: list[tuple[SharedInformer, Registration]] = []
         self._workers: list[Workers[Any]] = []
@@ -152,6 +156,8 @@ class Controller(ABC):
             for workers in self._workers
             for name in workers.join(max(0.0, deadline - time.monotonic()))
         ]
+        if self._recorder:
+            busy += self._recorder.stop(max(0.0, deadline - time.monotonic()))
         if busy:
             _LOG.warning("%s: still busy after stop(): %s", self.name, ", ".join(busy))
         return not busy
@@ -175,6 +181,8 @@ class Controller(ABC):
             if self._stop.sleep(_SYNC_POLL_S):
                 return
         _LOG.info("%s: caches are in sync", self.name)
+        if self._recorder:
+            self._recorder.start()
         for workers in self._workers:
             workers.start()
         try:

@@ -135,10 +135,17 @@ class EventRecorder:
         """Begin to write, in a thread."""
         self._workers.start()
 
-    def stop(self, timeout_s: float = 5.0) -> bool:
-        """Write what waits and end; return whether that was done in time."""
+    def stop(self, timeout_s: float) -> list[str]:
+        """Write what waits and end.
+
+        Args:
+            timeout_s: seconds of real time to wait for that.
+
+        Returns:
+            The names of the threads that have not ended by then.
+        """
         self._queue.shut_down()
-        return not self._workers.join(timeout_s)
+        return self._workers.join(timeout_s)
 
     def flush(self) -> None:
         """Write what waits, in the calling thread: for use without `start`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from sqlcache.controllers.controller import Controller
 from sqlcache.controllers.services import (
     PodProjectionKey,
     projection,
@@ -30,21 +31,25 @@ class PodEvents:
 
     def __init__(
         self,
+        controller: Controller,
         services: Indexer,
-        service_queue: WorkQueue[str],
-        pod_queue: WorkQueue[PodProjectionKey],
+        *,
+        workers: int,
         batch_period_s: float = 0.0,
     ) -> None:
-        """Make a handler.
+        """Make a handler, with a queue of its own in the controller.
 
         Args:
+            controller: gets the keys of services in its queue.
             services: a store of services.
-            service_queue: gets the keys of services.
-            pod_queue: holds events in between; have `handle` called with its items.
+            workers: how many events are handled at a time.
             batch_period_s: how long a service waits for more pod events before its sync.
         """
-        self._services, self._service_queue = services, service_queue
-        self._pod_queue, self._batch_period_s = pod_queue, batch_period_s
+        self._services, self._service_queue = services, controller.queue
+        self._batch_period_s = batch_period_s
+        self._pod_queue: WorkQueue[PodProjectionKey] = controller.new_queue(
+            f"{controller.name}_pod", self._handle, workers
+        )
 
     def on_add(self, pod: Object, is_in_initial_list: bool, /) -> None:
         """Note a pod that came."""
@@ -65,7 +70,7 @@ class PodEvents:
             pod = pod.obj
         self._pod_queue.add(projection(pod))
 
-    def handle(self, key: PodProjectionKey) -> None:
+    def _handle(self, key: PodProjectionKey) -> None:
         """Have the services of an event synced."""
         for service in services_to_update(self._services, key):
             self._service_queue.add_after(service, self._batch_period_s)
