@@ -65,9 +65,8 @@ class Replay:
         """Yield what came of each sync."""
         yield self._sync(0)
         for number, step in enumerate(self._input.get("steps", ()), start=1):
-            known = self._api.list(ENDPOINTS) if _keeps_stale(step) else None
             self._change(step)
-            yield self._sync(number, known)
+            yield self._sync(number, is_late=_keeps_stale(step))
 
     def _change(self, step: Case) -> None:
         if "pods" in step:
@@ -84,11 +83,11 @@ class Replay:
         if step.get("endpointsDeleted"):
             self._api.remove(ENDPOINTS, self._namespace, self._name)
 
-    def _sync(self, number: int, stale: Objects | None = None) -> Case:
+    def _sync(self, number: int, *, is_late: bool = False) -> Case:
         """Bring the caches up to date, or leave the one of Endpoints behind, and sync."""
         self._fill("pods", list(self._pods.values()))
         self._fill("services", [self._service] if self._service else [])
-        if stale is None:
+        if not is_late:
             self._fill("endpoints", self._api.list(ENDPOINTS))
         self._api.actions.clear()
         self._api.fail(

@@ -119,12 +119,10 @@ def _address(service: Object, pod: Object) -> Address | None:
     ip = next((ip for ip in podfacts.pod_ips(pod) if family_of(ip) == family), None)
     if ip is None:
         return None
-    address: Address = {"ip": canonical_ip(ip)}
     hostname = podfacts.hostname_in(pod, service)
-    if hostname:
-        address["hostname"] = hostname
     return {
-        **address,
+        "ip": canonical_ip(ip),
+        **({"hostname": hostname} if hostname else {}),
         "nodeName": podfacts.node_name(pod),
         "targetRef": podfacts.target_ref(pod),
     }
@@ -132,9 +130,8 @@ def _address(service: Object, pod: Object) -> Address | None:
 
 def _family(service: Object, pod: Object) -> IPFamily:
     spec = spec_of(service)
-    families: list[IPFamily] = spec.get("ipFamilies") or []
-    if families:
-        return families[0]
+    if spec.get("ipFamilies"):
+        return "IPv6" if spec["ipFamilies"][0] == "IPv6" else "IPv4"
     return family_of(podfacts.pod_ip(pod) if is_headless(service) else spec["clusterIP"])
 
 
