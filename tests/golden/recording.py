@@ -16,6 +16,7 @@ from sqlcache.objects import Object, Objects
 Action = dict[str, str]
 
 FIRST_NUMBER = 5001
+TERMINATING = "unable to create new content in namespace ns1 because it is being terminated"
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -106,7 +107,7 @@ def status_error(kind: str, resource: Resource, name: str) -> ApiStatusError:
     what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     code, reason, message = {
         "forbidden": (403, "Forbidden", f'{what} "{name}" is forbidden: denied by policy'),
-        "namespaceTerminating": (403, "Forbidden", f'{what} "{name}" is forbidden: terminating'),
+        "namespaceTerminating": (403, "Forbidden", f'{what} "{name}" is forbidden: {TERMINATING}'),
         "notFound": (404, "NotFound", f'{what} "{name}" not found'),
         "alreadyExists": (409, "AlreadyExists", f'{what} "{name}" already exists'),
         "conflict": (
