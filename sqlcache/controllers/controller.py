@@ -147,15 +147,12 @@ class Controller(ABC):
         self._stop.set()
         for informer, registration in self._registrations:
             informer.remove_handler(registration)
-        for workers in self._workers:
-            workers.queue.shut_down()
         if self._starter.ident is not None:
             self._starter.join(timeout_s)
-        busy = [
-            name
-            for workers in self._workers
-            for name in workers.join(max(0.0, deadline - time.monotonic()))
-        ]
+        busy = []
+        for workers in reversed(self._workers):  # what fills the queue of keys ends before it
+            workers.queue.shut_down()
+            busy += workers.join(max(0.0, deadline - time.monotonic()))
         if self._recorder:
             busy += self._recorder.stop(max(0.0, deadline - time.monotonic()))
         if busy:

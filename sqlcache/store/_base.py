@@ -169,19 +169,17 @@ class BaseStore(ABC):
         with self._write_lock:
             self._check_open()
             changes: dict[str, Change] = {}
-            rv = None
+            last = None
             for event in events:
-                kind, obj = _event(event)
-                if kind != "BOOKMARK":
-                    key = self._key(obj)
-                    changes[key] = (
-                        _deletion(key)
-                        if kind == "DELETED"
-                        else self._put(key, self._transformed(obj))
-                    )
-                rv = resource_version(obj)
-            if changes or rv is not None:
-                self._commit(list(self._watched(changes.values())), rv)
+                kind, last = _event(event)
+                if kind == "BOOKMARK":
+                    continue
+                key = self._key(last)
+                changes[key] = (
+                    _deletion(key) if kind == "DELETED" else self._put(key, self._transformed(last))
+                )
+            if last is not None:
+                self._commit(list(self._watched(changes.values())), resource_version(last))
 
     def transaction(self, *operations: Transaction) -> None:
         with self._write_lock:
@@ -374,12 +372,15 @@ def _checked_rv(rv: str) -> str:
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
-    if not isinstance(event, Mapping):
+    if not isinstance(event, dict | Mapping):  # the first is told at once
         raise ValueError(f"a watch event is a mapping, not {event!r:.200}")
     kind, obj = event.get("type"), event.get("object")
     if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
         raise ValueError(f"a store takes no watch event of type {kind!r:.200}")
-    metadata(obj)
+    if kind in ("DELETED", "BOOKMARK"):
+        resource_version(obj)
+    else:
+        metadata(obj)
     return kind, obj
 
 

@@ -29,6 +29,7 @@ from sqlcache.selectors import NOTHING, Requirement, Selector
 from sqlcache.store._base import BaseStore, Change, IndexValues, index_values, unsound
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
+from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import PackedShelf, batched
@@ -143,7 +144,8 @@ class SqliteStore(BaseStore):
         with self._db.writing(followers) as connection:
             query = _reader(connection)
             gone = set(self._shelf.ids(query, resource))
-            postings: list[tuple[int, int]] = []
+            postings: Postings = {}
+            waiting = 0
             for batch in _plannable(rows):
                 latest = list({row.key: row for row in batch}.values())
                 plan = self._writer.plan(query, resource, latest)
@@ -151,11 +153,13 @@ class SqliteStore(BaseStore):
                     number for number, _ in (*plan.batch.same, *plan.batch.moved)
                 )
                 followers.append(self._shelf.follow(plan.batch))
-                if plan.removed or len(postings) > _POSTINGS_PER_RUN:
+                if plan.removed or waiting > _POSTINGS_PER_RUN:
                     add_postings(connection, postings)
-                    postings = []
-                postings += plan.added
-                run(connection, plan._replace(added=[]))
+                    postings, waiting = {}, 0
+                for label_id, object_ids in plan.added.items():
+                    postings.setdefault(label_id, []).extend(object_ids)
+                    waiting += len(object_ids)
+                run(connection, plan._replace(added={}))
             add_postings(connection, postings)
             for ids in batched(gone, _OBJECTS_PER_PLAN):
                 plan = self._writer.plan(query, resource, [], ids)

@@ -17,6 +17,7 @@ Action = dict[str, str]
 
 FIRST_NUMBER = 5001
 SPEC = ("addressType", "endpoints", "ports")  # of a slice: what its generation counts
+TERMINATING = "unable to create new content in namespace ns1 because it is being terminated"
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -121,7 +122,7 @@ def status_error(kind: str, resource: Resource, name: str) -> ApiStatusError:
     named = f'{what} "{name}"' if name else what
     code, reason, message = {
         "forbidden": (403, "Forbidden", f"{named} is forbidden: denied by policy"),
-        "namespaceTerminating": (403, "Forbidden", f"{named} is forbidden: terminating"),
+        "namespaceTerminating": (403, "Forbidden", f"{named} is forbidden: {TERMINATING}"),
         "notFound": (404, "NotFound", f'{what} "{name}" not found'),
         "alreadyExists": (409, "AlreadyExists", f'{what} "{name}" already exists'),
         "conflict": (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from sqlcache.controllers.endpoints.subsets import Packing, Port, port_text, sub
 from sqlcache.controllers.hashing import fnv1a_128
 from sqlcache.informer import SharedInformer
 from sqlcache.objects import Object, Objects
+from sqlcache.store.api import Indexer
 from sqlcache.testing.scripted import ScriptedListWatch
 from tests.backends import BACKENDS
 from tests.golden.recording import RecordingApi
@@ -35,13 +36,15 @@ VECTORS: dict[str, Any] = json.loads(FILE.read_bytes()) if FILE.is_file() else {
 CASES: list[Case] = VECTORS.get("cases", [])
 HASHING: dict[str, list[Case]] = VECTORS.get("hashing", {})
 
+RESOURCES = ("pods", "services", "endpoints")
+
 pytestmark = pytest.mark.skipif(not VECTORS, reason=f"no golden vectors: {FILE} is absent")
 
 
 class Replay:
     """One controller, its caches, and the cluster that they are caches of."""
 
-    def __init__(self, case: Case, backend: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, case: Case, stores: Mapping[str, Indexer]) -> None:
         self._input = case["input"]
         self._key: str = self._input["serviceKey"]
         self._namespace, self._name = self._key.split("/")
@@ -50,12 +53,9 @@ class Replay:
         self._api = RecordingApi(numbered="steps" in self._input)
         if self._input["existingEndpoints"]:
             self._api.put(ENDPOINTS, self._input["existingEndpoints"])
-        names = ("pods", "services", "endpoints")
-        self._stores = {
-            name: stack.enter_context(BACKENDS[backend](folder, resource=name)) for name in names
-        }
+        self._stores = stores
         pods, services, endpoints = (
-            SharedInformer(ScriptedListWatch(), self._stores[name]) for name in names
+            SharedInformer(ScriptedListWatch(), stores[name]) for name in RESOURCES
         )
         self._controller = EndpointsController(
             self._api, pods=pods, services=services, endpoints=endpoints
@@ -73,7 +73,7 @@ class Replay:
             self._pods = {_key(pod): pod for pod in step["pods"] or ()}
         self._pods.update((_key(pod), pod) for pod in step.get("podsPut") or ())
         for name in step.get("podsRemove") or ():
-            del self._pods[f"{self._namespace}/{name}"]
+            self._pods.pop(f"{self._namespace}/{name}", None)
         if "service" in step:
             self._service = step["service"]
         if step.get("serviceDeleted"):
@@ -143,15 +143,23 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.fixture(scope="module", params=BACKENDS)
+def stores(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Indexer]]:
+    """Stores of one backend for all cases; each sync replaces what they hold."""
+    folder, open_store = tmp_path_factory.mktemp("stores"), BACKENDS[request.param]
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(open_store(folder, resource=name)) for name in RESOURCES}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_sync_leaves_and_writes_what_upstream_does(
-    case: Case, backend: str, tmp_path: Path
+    case: Case, stores: dict[str, Indexer]
 ) -> None:
     expected = case["output"].get("steps") or [case["output"]]
     ordered = case["deterministic"]
-    with ExitStack() as stack:
-        outcomes = list(Replay(case, backend, tmp_path, stack).run())
+    outcomes = list(Replay(case, stores).run())
     assert len(outcomes) == len(expected)
     for number, (outcome, right) in enumerate(zip(outcomes, expected, strict=True)):
         assert _comparable(outcome, ordered=ordered) == _comparable(right, ordered=ordered), (

@@ -13,7 +13,7 @@ import copy
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from sqlcache.controllers.endpointslice import EndpointSliceController
 from sqlcache.controllers.endpointslice.slices import ENDPOINT_SLICES
 from sqlcache.informer import SharedInformer
 from sqlcache.objects import Object, Objects, meta_namespace_key_func
+from sqlcache.store.api import Indexer
 from sqlcache.testing.scripted import ScriptedListWatch
 from tests.backends import BACKENDS
 from tests.golden.recording import RecordingApi
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.skipif(not VECTORS, reason=f"no golden vectors: {FILE} 
 class Replay:
     """One controller, its caches, and the cluster that they are caches of."""
 
-    def __init__(self, case: Case, backend: str, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, case: Case, stores: Mapping[str, Indexer]) -> None:
         self._input = case["input"]
         self._key: str = self._input["serviceKey"]
         self._namespace = self._key.split("/")[0]
@@ -53,12 +54,10 @@ class Replay:
         self._api = RecordingApi(numbered="steps" in self._input)
         for each in self._input["existingEndpointSlices"] or ():
             self._api.put(ENDPOINT_SLICES, each)
-        self._stores = {
-            name: stack.enter_context(BACKENDS[backend](folder, resource=name))
-            for name in RESOURCES
-        }
+        self._stores = stores
+        self._fill("endpointslices", [])
         pods, services, nodes, slices = (
-            SharedInformer(ScriptedListWatch(), self._stores[name]) for name in RESOURCES
+            SharedInformer(ScriptedListWatch(), stores[name]) for name in RESOURCES
         )
         self._controller = EndpointSliceController(
             self._api,
@@ -83,7 +82,7 @@ class Replay:
             self._pods = _by_key(step["pods"])
         self._pods.update(_by_key(step.get("podsPut")))
         for name in step.get("podsRemove") or ():
-            del self._pods[f"{self._namespace}/{name}"]
+            self._pods.pop(f"{self._namespace}/{name}", None)
         if "service" in step:
             self._service = step["service"]
         if step.get("serviceDeleted"):
@@ -191,16 +190,24 @@ def _contents(outcome: Case, *, hints: bool) -> Case:
     }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.fixture(scope="module", params=BACKENDS)
+def stores(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Indexer]]:
+    """Stores of one backend for all cases; each sync replaces what they hold."""
+    folder, open_store = tmp_path_factory.mktemp("stores"), BACKENDS[request.param]
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(open_store(folder, resource=name)) for name in RESOURCES}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_sync_leaves_and_writes_what_upstream_does(
-    case: Case, backend: str, tmp_path: Path
+    case: Case, stores: dict[str, Indexer]
 ) -> None:
     expected = case["output"].get("steps") or [case["output"]]
     exact = case.get("stepsDeterministic") or [case["deterministic"]] * len(expected)
     same_hints = case.get("stepsContentsDeterministic") or [case["contentsDeterministic"]]
-    with ExitStack() as stack:
-        outcomes = list(Replay(case, backend, tmp_path, stack).run())
+    outcomes = list(Replay(case, stores).run())
     assert len(outcomes) == len(expected)
     for number, (outcome, right) in enumerate(zip(outcomes, expected, strict=True)):
         if exact[number]:

@@ -391,6 +391,7 @@ def test_stop_syncs_what_waits_and_takes_nothing_more() -> None:
     with DictStore() as store, SharedInformer(list_watch, store, use_watch_list=False) as informer:
         controller = Recorded(informer)
         controller.may_go_on.clear()
+        assert informer.wait_for_sync(5)
         controller.start()
         for key in ("b", "c", "d"):
             controller.queue.add(key)
@@ -410,6 +411,24 @@ def test_stop_while_the_caches_are_empty_ends_soon() -> None:
         controller.start()
         assert controller.stop(timeout_s=5)
         assert controller.synced == []
+
+
+def test_stop_handles_pod_events_that_wait(services: DictStore) -> None:
+    """Their services must be synced as well, or a restart in another place starts behind."""
+    list_watch = ScriptedListWatch(lists=[Answer(page("10"))], watches=[Answer()])
+    with DictStore() as store, SharedInformer(list_watch, store, use_watch_list=False) as informer:
+        controller = Recorded(informer)
+        events = PodEvents(controller, services, workers=1)
+        controller.may_go_on.clear()
+        assert informer.wait_for_sync(5)
+        controller.start()
+        for key in ("b", "c"):
+            controller.queue.add(key)
+        for label in range(200):
+            events.on_add(pod("a", labels={"app": "web", "other": str(label)}), False)
+        threading.Timer(0.1, controller.may_go_on.set).start()
+        assert controller.stop()
+        assert {"b", "c", "default/all", "default/web"} <= set(controller.synced)
 
 
 def test_a_controller_can_be_driven_without_threads(services: DictStore) -> None:

@@ -112,11 +112,12 @@ class Workload(ABC):
         return self.parameters.cell_s / self.parameters.rounds
 
     @abstractmethod
-    def prepare(self) -> list[Answer]:
+    def prepare(self) -> Sequence[Answer | None]:
         """Make the data, load it, and answer some questions.
 
         Returns:
-            The answers, the same number in the same order on every backend.
+            The answers, the same number in the same order on every backend; None for a question
+            that was left out because those before it took too long.
         """
 
     @abstractmethod

@@ -22,7 +22,7 @@ from sqlcache.store._sql import object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.shelf import Shelf
-from sqlcache.store._sql.terms import Scope
+from sqlcache.store._sql.terms import Scope, digest
 
 _T = TypeVar("_T")
 
@@ -78,6 +78,11 @@ class PackedShelf(Shelf):
             return None, orjson.dumps(obj, option=_STRICT)
         except TypeError as error:
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
+
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        return digest(namespace, labels, index_values)
 
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         if not keys:
@@ -213,6 +218,5 @@ def _decoded(query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object]]:
 
 
 def _stored(rows: str) -> Iterator[tuple[int, Stored]]:
-    for position, key, object_id, namespace, digest, terms in orjson.loads(rows):
-        stored = Stored(key, object_id, namespace, bytes.fromhex(digest), bytes.fromhex(terms))
-        yield position, stored
+    for position, key, object_id, namespace, *packed in orjson.loads(rows):
+        yield position, Stored(key, object_id, namespace, *map(bytes.fromhex, packed))

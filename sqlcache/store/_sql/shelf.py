@@ -19,7 +19,7 @@ from functools import partial
 from sqlcache.objects import Object, Objects
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.object_rows import Batch, Stored
-from sqlcache.store._sql.terms import Scope
+from sqlcache.store._sql.terms import Scope, fingerprint
 
 
 class Shelf(ABC):
@@ -32,6 +32,12 @@ class Shelf(ABC):
         Raises:
             ObjectError: the object cannot be encoded.
         """
+
+    @abstractmethod
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
@@ -110,6 +116,11 @@ class LiveShelf(Shelf):
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
         return obj, None
 
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        return fingerprint(namespace, labels, index_values)
+
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         found = {}
         for position, key in enumerate(keys):
@@ -142,13 +153,15 @@ class LiveShelf(Shelf):
             if self._places.pop(stored.key, None) is not None:
                 del self._by_id[stored.id], self._keys[stored.id]
                 self._leave(stored.namespace, stored.id)
+        for object_id, row in batch.fresh:
+            self._keys[object_id] = row.key
+        for object_id, row in batch.moved:
+            namespace = self._places[row.key][1]
+            if namespace != row.namespace:
+                self._leave(namespace, object_id)
         for object_id, row in (*batch.fresh, *batch.moved):
-            place = self._places.get(row.key)
-            if place is not None and place[1] != row.namespace:
-                self._leave(place[1], object_id)
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
-            self._keys[object_id] = row.key
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
             if row.kept is None:
                 raise RuntimeError(f"nothing is kept under {row.key!r}")
