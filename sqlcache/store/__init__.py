@@ -20,6 +20,7 @@ from sqlcache.objects import (
     TransformFunc,
     deletion_handling_meta_namespace_key_func,
 )
+from sqlcache.selectors import SelectorFunc
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
 from sqlcache.store.scan import DictStore
@@ -40,6 +41,7 @@ def open_store(
     indexers: Indexers | None = None,
     key_func: KeyFunc = deletion_handling_meta_namespace_key_func,
     transform: TransformFunc | None = None,
+    selector_func: SelectorFunc | None = None,
     objects: ObjectMode | None = None,
     hot_objects: int | None = None,
     detect_mutation: bool = False,
@@ -54,6 +56,8 @@ def open_store(
         indexers: index functions by name, see `sqlcache.store.api`.
         key_func: makes an object's key.
         transform: runs on each object before it is stored.
+        selector_func: tells what an object selects, for `selecting`; see `sqlcache.store.api`.
+            Default: `service_selector` for "services", none for other resources.
         objects: SQL backends only. "live" keeps the parsed objects in the process (default in
             memory); "packed" keeps them as bytes in their rows (always so in a file).
         hot_objects: SQL backends with packed objects only. How many decoded objects are kept at
@@ -78,6 +82,7 @@ def open_store(
             key_func=key_func,
             indexers=indexers,
             transform=transform,
+            selector_func=selector_func,
             detect_mutation=detect_mutation,
         )
     return SqliteStore(
@@ -88,6 +93,7 @@ def open_store(
         key_func=key_func,
         indexers=indexers,
         transform=transform,
+        selector_func=selector_func,
         detect_mutation=detect_mutation,
     )
 

@@ -17,22 +17,30 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Any, Literal
 
 import orjson
 
-from sqlcache.errors import BackendError
+from sqlcache.errors import BackendError, NoSelectorsError
 from sqlcache.objects import Object, Objects
 from sqlcache.selectors import NOTHING, Requirement, Selector
-from sqlcache.store._base import BaseStore, Change, IndexValues, index_values, unsound
+from sqlcache.store._base import (
+    BaseStore,
+    Change,
+    IndexValues,
+    Selectors,
+    index_values,
+    unsound,
+)
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import PackedShelf, batched
+from sqlcache.store._sql.selecting import FiledSelectors
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreStats
@@ -46,7 +54,10 @@ _POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the full
 
 _RESOURCE = "SELECT id FROM resource WHERE name = ?"
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
-_SET_VERSION = "UPDATE resource SET resource_version = ? WHERE name = ?"
+_SET_VERSIONS = (
+    "UPDATE resource SET resource_version = ifnull(?, resource_version), version = version + ?"
+    " WHERE name = ?"
+)
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
 _INDEX = (
     " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
@@ -100,6 +111,9 @@ class SqliteStore(BaseStore):
             LiveShelf() if self._live else PackedShelf(hot_objects, versioned=path is not None)
         )
         self._in_memory = path is None
+        self._filed: FiledSelectors | None = None
+        if self._selector_func is not None:
+            self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
         self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
         self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
@@ -117,25 +131,35 @@ class SqliteStore(BaseStore):
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
         # A key that no store can hold is not there to be deleted.
         rows = [self._writer.row(change) for change in changes if not unsound(change.key)]
+        selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
+        followers: list[Callable[[], None]] = []
         batches = list(_plannable(rows)) or [[]]
         if self._in_memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
             plan = self._writer.plan(self._db.one, resource, batches[0])
-            with self._db.writing([self._shelf.follow(plan.batch)]) as connection:
+            with self._db.writing(followers) as connection:
                 run(connection, plan)
-                self._set_version(connection, rv)
+                followers.append(self._shelf.follow(plan.batch))
+                self._set_versions(connection, rv, changed=bool(changes))
+                followers += self._filing(connection, resource, selectors)
             return
-        followers: list[Callable[[], None]] = []
         with self._db.writing(followers) as connection:
             for batch in batches:
                 plan = self._writer.plan(_reader(connection), resource, batch)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
-            self._set_version(connection, rv)
+            self._set_versions(connection, rv, changed=bool(changes))
+            followers += self._filing(connection, resource, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
-        rows: Iterable[Row] = (self._writer.row(change) for change in changes)
+        selectors: Selectors = {}
+
+        def row(change: Change) -> Row:
+            selectors.update(self._selectors_of([change]))
+            return self._writer.row(change)
+
+        rows: Iterable[Row] = map(self._writer.row if self._filed is None else row, changes)
         if self._in_memory:
             # Readers wait for the statements only. Each row is let go when it is written.
             rows = _draining({row.key: row for row in rows})
@@ -165,7 +189,8 @@ class SqliteStore(BaseStore):
                 plan = self._writer.plan(query, resource, [], ids)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
-            self._set_version(connection, rv)
+            self._set_versions(connection, rv, changed=True)
+            followers += self._filing(connection, resource, selectors, whole=True)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
         current = self._indexers
@@ -202,9 +227,21 @@ class SqliteStore(BaseStore):
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
 
-    def _set_version(self, connection: sqlite3.Connection, rv: str | None) -> None:
-        if rv is not None:
-            connection.execute(_SET_VERSION, (rv, self.resource))
+    def _set_versions(
+        self, connection: sqlite3.Connection, rv: str | None, *, changed: bool
+    ) -> None:
+        connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
+
+    def _filing(
+        self,
+        connection: sqlite3.Connection,
+        resource: int,
+        selectors: Selectors,
+        *,
+        whole: bool = False,
+    ) -> Iterator[Callable[[], None]]:
+        if self._filed is not None and (selectors or whole):
+            yield self._filed.follow(_reader(connection), resource, selectors, whole=whole)
 
     # Reads
 
@@ -233,6 +270,19 @@ class SqliteStore(BaseStore):
             selected = selection.select(query, place, selector, live=self._live)
             objs = self._fetch(query, place, selected)
         return _filtered(objs, selected.residual)
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Objects:
+        filed = self._filed
+        if filed is None:
+            raise NoSelectorsError(self.resource)
+        with ExitStack() as block:
+            with filed.lock:
+                query, resource = block.enter_context(self._reading())
+                keys = filed.matching(query, resource, namespace, labels)
+            if not keys:
+                return []
+            stored = self._shelf.find(query, resource, keys)
+            return self._shelf.fetch(query, [each.id for each in stored.values()])
 
     def _count(self, namespace: str, selector: Selector) -> int:
         if selector == NOTHING:
