@@ -63,14 +63,15 @@ BACKENDS = {
 class Subject:
     """One backend with one store open at a time."""
 
-    def __init__(self, backend: Backend, directory: Path) -> None:
+    def __init__(self, backend: Backend, directory: Path, resource: str) -> None:
         """Open an empty store.
 
         Args:
             backend: the backend.
             directory: where a file backend puts its files; whoever made it removes it.
+            resource: plural resource name.
         """
-        self.backend, self._directory = backend, directory
+        self.backend, self._directory, self._resource = backend, directory, resource
         self._numbers = count(1)
         self._path = directory
         self.store = self._open()
@@ -100,7 +101,7 @@ class Subject:
         with setting_up():
             if self.backend.store is None:
                 self.store.close()
-                self.store = open_store(f"sqlite:///{self._path}")
+                self.store = open_store(f"sqlite:///{self._path}", self._resource)
             else:
                 self.renew()
                 self.load(pods)
@@ -111,6 +112,6 @@ class Subject:
 
     def _open(self) -> Indexer:
         if self.backend.store is not None:
-            return open_store(self.backend.store, objects=self.backend.objects)
+            return open_store(self.backend.store, self._resource, objects=self.backend.objects)
         self._path = self._directory / f"cache-{next(self._numbers)}.db"
-        return open_store(f"sqlite:///{self._path}")
+        return open_store(f"sqlite:///{self._path}", self._resource)

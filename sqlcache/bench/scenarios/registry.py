@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sqlcache.bench.results import Parameters, Result
-from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, updates
+from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, selecting, updates
 from sqlcache.bench.scenarios.workload import Job, Task, Workload
 
 _KINDS_QUICK = ("in (3 values)", "notin (3 values)", "!=", "exists", "!key", ">")
@@ -87,6 +87,11 @@ def _contention(parameters: Parameters) -> list[Task]:
     return [Task({"seconds": 0.6 if parameters.quick else 6.0})]
 
 
+def _selecting(parameters: Parameters) -> list[Task]:
+    sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
+    return [Task({"services": size}) for size in sizes]
+
+
 def _dumps(parameters: Parameters) -> list[Task]:
     return [Task({"file": file}) for file in parameters.files]
 
@@ -143,6 +148,16 @@ SCENARIOS = {
             (
                 ("one label changed", "batches of 100"),
                 ("labels unchanged", "batches of 100"),
+            ),
+        ),
+        Scenario(
+            "selecting",
+            "which services of a namespace select a pod, and what changing a service costs",
+            selecting.Selecting,
+            _selecting,
+            (
+                (f"{selecting.ASK}, 1,000 services", "repeat"),
+                (f"{selecting.OTHER}, 1,000 services", "batches of 1"),
             ),
         ),
         Scenario(

@@ -101,10 +101,12 @@ class Cell(ABC):
 class Workload(ABC):
     """One data set on one backend."""
 
+    resource = "pods"  # what the store is opened for
+
     def __init__(self, job: Job) -> None:
         """Open an empty store."""
         self.parameters, self.options = job.parameters, job.options
-        self.subject = Subject(BACKENDS[job.backend], Path(job.directory))
+        self.subject = Subject(BACKENDS[job.backend], Path(job.directory), self.resource)
 
     @property
     def timed_s(self) -> float:
