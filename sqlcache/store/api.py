@@ -102,6 +102,27 @@ class LabelKeyStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewStats:
+    """What a store's hot views do. Counts are since it was opened.
+
+    Attributes:
+        hits: reads answered by a view; under threads some may go uncounted.
+        misses: reads that had to ask the database.
+        evictions: views that went to make room.
+        views: how many there are.
+        members: objects in all of them together; one in two views counts twice.
+        limit: the most members; a view costs 64 besides its own.
+    """
+
+    hits: int
+    misses: int
+    evictions: int
+    views: int
+    members: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStats:
     """What a store holds.
 
@@ -113,6 +134,7 @@ class StoreStats:
         namespaces: number of namespaces with objects.
         label_keys: one entry a label key, the most expensive first.
         database_bytes: bytes of all database pages; None for backends without a database.
+        views: of the hot views; None for backends without a database.
     """
 
     backend: str
@@ -122,6 +144,7 @@ class StoreStats:
     namespaces: int
     label_keys: tuple[LabelKeyStats, ...]
     database_bytes: int | None
+    views: ViewStats | None = None
 
 
 @runtime_checkable
