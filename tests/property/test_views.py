@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sqlcache.objects import Object
 from sqlcache.selectors import parse
-from sqlcache.store import open_store
+from sqlcache.store import ObjectMode, open_store
 from sqlcache.store._sql import views
 from sqlcache.store.api import Indexer
 from sqlcache.store.sqlite import SqliteStore
@@ -73,7 +73,7 @@ def small_blocks() -> Iterator[None]:
 def opened(mode: str, folder: Path, **options: Any) -> SqliteStore:
     if mode == "file":
         return SqliteStore(str(folder / "cache.db"), **options)
-    return SqliteStore(objects=mode, **options)
+    return SqliteStore(objects=cast("ObjectMode", mode), **options)
 
 
 def write(store: Indexer, kind: str, what: list[Object]) -> None:

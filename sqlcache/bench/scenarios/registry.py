@@ -48,6 +48,10 @@ def _one(parameters: Parameters) -> list[Task]:
     return [Task()]
 
 
+def _writes(parameters: Parameters) -> list[Task]:
+    return [Task(no_views=True)]
+
+
 def _multi_label(parameters: Parameters) -> list[Task]:
     if parameters.quick:
         return [Task({"labels": 5, "terms": [5]})]
@@ -77,9 +81,9 @@ def _memory(parameters: Parameters) -> list[Task]:
         pods = max(1, pods // _MEMORY_SHARE_QUICK)
     return [
         # A packed store has the same index, but holds the labels once more in its objects' bytes.
-        Task({"part": "labels", "pods": pods}, alone, live_only=True),
-        Task({"part": "bare", "pods": pods}, alone, live_only=True),
-        Task({"part": "cache", "pods": pods}, alone),
+        Task({"part": "labels", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "bare", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "cache", "pods": pods}, alone, no_views=True),
     ]
 
 
@@ -89,7 +93,7 @@ def _contention(parameters: Parameters) -> list[Task]:
 
 def _selecting(parameters: Parameters) -> list[Task]:
     sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
-    return [Task({"services": size}) for size in sizes]
+    return [Task({"services": size}, no_views=True) for size in sizes]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -144,7 +148,7 @@ SCENARIOS = {
             "update",
             "watch events applied in batches of 1 and 100: labels unchanged, one or all changed",
             updates.Updates,
-            _one,
+            _writes,
             (
                 ("one label changed", "batches of 100"),
                 ("labels unchanged", "batches of 100"),
@@ -164,14 +168,14 @@ SCENARIOS = {
             "load",
             "an empty store filled with pods of five labels",
             loading.Load,
-            _one,
+            _writes,
             (("load all pods", "batches of 500"),),
         ),
         Scenario(
             "replace",
             "a relist of the pods that the store holds",
             loading.Replace,
-            _one,
+            _writes,
             (("relist, nothing changed", "replace"),),
         ),
         Scenario(
