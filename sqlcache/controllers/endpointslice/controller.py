@@ -24,6 +24,7 @@ from sqlcache.controllers.endpointslice.events import SliceEvents
 from sqlcache.controllers.endpointslice.packing import MAX_ENDPOINTS
 from sqlcache.controllers.endpointslice.reconcile import Reconciler
 from sqlcache.controllers.endpointslice.slices import (
+    ENDPOINT_SLICES,
     MANAGED_BY_LABEL,
     MANAGER,
     SERVICE_NAME_LABEL,
@@ -34,7 +35,7 @@ from sqlcache.controllers.events import EventRecorder
 from sqlcache.controllers.podevents import PodEvents
 from sqlcache.controllers.services import is_external_name, selector_of
 from sqlcache.controllers.triggers import TriggerTimeTracker
-from sqlcache.errors import AggregateError, NotFoundError, StaleSlicesError
+from sqlcache.errors import AggregateError, ApiStatusError, NotFoundError, StaleSlicesError
 from sqlcache.informer import HandlerFuncs, SharedInformer
 from sqlcache.lister import Lister, PodLister
 from sqlcache.objects import (
@@ -57,6 +58,7 @@ LARGEST_MAX_ENDPOINTS = 1000  # the API server takes no more in a slice
 # A failed sync waits longer than in other controllers: it may have written many slices.
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 1000.0
 RETRIES_PER_S, RETRY_BURST = 10.0, 100
+PATIENCE = 3  # retries on a cache that is late, until the API server is asked
 _NODES = "nodes"  # the one key of the queue of node events
 
 
@@ -125,7 +127,7 @@ class EndpointSliceController(Controller):
             metrics=metrics,
             clock=clock,
         )
-        self._events = recorder
+        self._api, self._events = api, recorder
         self._pods = PodLister(pods.store)
         self._services = Lister(services.store, "service")
         self._nodes = Lister(nodes.store, "node")
@@ -193,6 +195,8 @@ class EndpointSliceController(Controller):
         pods = self._pods.pods(namespace).list(from_labels(selector))
         existing = self._existing(namespace, name)
         if self._tracker.is_stale(key, existing):
+            if self.queue.num_requeues(key) >= PATIENCE:
+                self._forget_gone(key, existing)
             raise StaleSlicesError(key)
         trigger_time = self._triggers.trigger_time(service, pods)  # counts even if all is well
         try:
@@ -217,6 +221,24 @@ class EndpointSliceController(Controller):
         labels = {SERVICE_NAME_LABEL: name, MANAGED_BY_LABEL: MANAGER}
         found = self._slices.by_namespace(namespace).list(from_labels(labels))
         return [each for each in found if not each["metadata"].get("deletionTimestamp")]
+
+    def _forget_gone(self, key: str, existing: Objects) -> None:
+        """Forget slices that were written and are gone.
+
+        One that somebody deletes while the watch is down may never come to the cache, and no event
+        says that it went.
+        """
+        namespace, _ = split_meta_namespace_key(key)
+        for uid, name in self._tracker.missing(key, existing).items():
+            try:
+                found = self._api.get(ENDPOINT_SLICES, namespace, name)
+            except ApiStatusError as error:
+                if not error.is_not_found():
+                    raise
+            else:
+                if found["metadata"]["uid"] == uid:
+                    continue
+            self._tracker.forget_slice(key, uid)
 
     def _enqueue(self, service: Any) -> None:
         self.queue.add(deletion_handling_meta_namespace_key_func(service))
