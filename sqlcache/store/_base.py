@@ -140,6 +140,12 @@ class BaseStore(ABC):
     def _resource_version(self) -> str: ...
 
     @abstractmethod
+    def _source(self) -> str: ...
+
+    @abstractmethod
+    def _set_source(self, source: str) -> None: ...
+
+    @abstractmethod
     def _close(self) -> None:
         """Release everything; comes once."""
 
@@ -207,6 +213,13 @@ class BaseStore(ABC):
         with self._write_lock:
             self._check_open()
             self._commit([], _checked_rv(resource_version))
+
+    def set_source(self, source: str) -> None:
+        if reason := unsound(source):
+            raise ValueError(f"source {reason}: {source!r:.200}")
+        with self._write_lock:
+            self._check_open()
+            self._set_source(source)
 
     def add_indexers(self, indexers: Indexers) -> None:
         with self._write_lock:
@@ -276,6 +289,10 @@ class BaseStore(ABC):
     def last_store_sync_resource_version(self) -> str:
         self._check_open()
         return self._resource_version()
+
+    def source(self) -> str:
+        self._check_open()
+        return self._source()
 
     # Last of the reads: its name hides the builtin in the class body from here on.
     def list(self) -> Objects:

@@ -38,7 +38,7 @@ class MemoryStore(BaseStore):
     def __init__(self, resource: str = "pods", **options: Any) -> None:
         super().__init__(resource, **options)
         self._lock = threading.Lock()
-        self._rv = ""
+        self._rv = self._from = ""
         self._objects: dict[str, Object] = {}
         self._records: dict[str, _Record] = {}
         self._by_namespace: dict[str, dict[str, Object]] = {}
@@ -173,6 +173,15 @@ class MemoryStore(BaseStore):
         with self._lock:
             self._check_open()
             return self._rv
+
+    def _source(self) -> str:
+        with self._lock:
+            self._check_open()
+            return self._from
+
+    def _set_source(self, source: str) -> None:
+        with self._lock:
+            self._from = source
 
     def _stats(self) -> StoreStats:
         with self._lock:

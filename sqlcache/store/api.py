@@ -196,6 +196,23 @@ class Store(Protocol):
     def last_store_sync_resource_version(self) -> str:
         """Return the store's RV: opaque, "" at first."""
 
+    def set_source(self, source: str) -> None:
+        """Note where the content comes from; a file keeps it.
+
+        Args:
+            source: any text that names a cluster, a resource and selectors. "" takes it back: what
+                is stored may not be all that the source had at the store's RV.
+
+        Raises:
+            ValueError: text that no backend can keep.
+        """
+
+    def source(self) -> str:
+        """Return what `set_source` noted, "" at first.
+
+        If it is not "", a watch of that source may go on from the store's RV.
+        """
+
     def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Apply watch events as one batch: one transaction, one step for readers.
 

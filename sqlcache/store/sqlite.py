@@ -47,6 +47,8 @@ _POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the full
 _RESOURCE = "SELECT id FROM resource WHERE name = ?"
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
 _SET_VERSION = "UPDATE resource SET resource_version = ? WHERE name = ?"
+_SOURCE = "SELECT source FROM resource WHERE name = ?"
+_SET_SOURCE = "UPDATE resource SET source = ? WHERE name = ?"
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
 _INDEX = (
     " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
@@ -206,6 +208,11 @@ class SqliteStore(BaseStore):
         if rv is not None:
             connection.execute(_SET_VERSION, (rv, self.resource))
 
+    def _set_source(self, source: str) -> None:
+        self._prepare_writes()
+        with self._db.writing() as connection:
+            connection.execute(_SET_SOURCE, (source, self.resource))
+
     # Reads
 
     def _items(self) -> Iterator[tuple[str, Object]]:
@@ -314,6 +321,9 @@ class SqliteStore(BaseStore):
 
     def _resource_version(self) -> str:
         return self._db.one(_VERSION, (self.resource,)) or ""
+
+    def _source(self) -> str:
+        return self._db.one(_SOURCE, (self.resource,)) or ""
 
     def _reading(self) -> _Reading:
         return _Reading(self._db.reading(), self._known_resource)
