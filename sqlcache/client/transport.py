@@ -26,7 +26,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import orjson
 
@@ -108,6 +108,9 @@ class ApiListWatch:
     """Lists and watches one resource of an API server; see `sqlcache.client.ListWatch`.
 
     It may be used by several threads. It keeps its own connections; `close` frees the idle ones.
+
+    Attributes:
+        source: the URL of the list with its selectors, without credentials.
     """
 
     supports_watch_list = True
@@ -140,6 +143,7 @@ class ApiListWatch:
         self._url = self._configuration.host.rstrip("/") + resource.path(namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
+        self.source = _source(self._url, self._selectors)
         self._list_timeout = urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s)
         self._watch_timeout = urllib3.Timeout(connect=connect_timeout_s, read=watch_silence_s)
         self._pools = _pools(self._configuration)
@@ -360,6 +364,12 @@ class _HTTPPool(urllib3.HTTPConnectionPool):  # type: ignore[misc]
 
 class _HTTPSPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc]
     ConnectionCls = _HTTPSConnection
+
+
+def _source(url: str, selectors: dict[str, str]) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, urlencode(selectors), ""))
 
 
 def _pools(configuration: Any) -> Any:
