@@ -134,7 +134,7 @@ class SharedInformer:
         self._source = ""  # of what is listed, as transformed
         self._noted = ""  # the source that the store bears
         self._whole = True  # nothing that it should have got is missing in the store
-        self._resumed = False  # handlers were told what the store held
+        self._told = False  # handlers know what the store holds
         self._queue: DeltaQueue | None = None
         self._reflector: Reflector | None = None
         self._threads: list[threading.Thread] = []
@@ -192,7 +192,7 @@ class SharedInformer:
             return ""
         for registration in registrations:
             registration.notify(held)
-        self._resumed = True
+        self._told = True
         return rv
 
     def stop(self) -> None:
@@ -328,7 +328,7 @@ class SharedInformer:
                 self._registrations[registration] = None
                 return registration
         with self._deltas:  # nothing changes between the objects there are and the first event
-            objs = self.store.list()
+            objs = self.store.list() if self._told else []  # or the first list tells them
             registration.notify([Added(obj, is_in_initial_list=True) for obj in objs])
             with self._state:
                 self._check_not_stopped(handler)
@@ -509,7 +509,6 @@ class SharedInformer:
         ]
         maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
         olds = self._stored(maybe_changed) if known else {}
-        told_before = self._resumed or not initial
         for key, obj, unchanged in zip(new.keys, new.objects, new.unchanged, strict=True):
             old = obj if unchanged else olds.get(key)
             if old is not None and _equal(old, obj):
@@ -518,7 +517,7 @@ class SharedInformer:
                 changed.append(Delta(DeltaType.UPDATED, key, obj))
             if not self._registrations:
                 continue
-            if old is None or not told_before:
+            if old is None or not self._told:
                 news.append((key, Added(obj, initial)))
             else:
                 news.append((key, _updated(old, obj)))
@@ -527,11 +526,12 @@ class SharedInformer:
             self._write(changed, new, left, fill=not known)
         except Exception:
             # The relist that follows will find no difference in what was written.
-            if told_before:
+            if self._told:
                 written = {delta.key for delta in changed} - left
                 self._tell([each for key, each in news if key in written])
             raise
         self._tell([each for key, each in news if key not in left])
+        self._told = True
         self._whole = new.whole and not left and new.resource_version not in ("", "0")
         if self._whole:
             self._note_source(self._source)
@@ -574,7 +574,7 @@ class SharedInformer:
 
         That they are the stored ones holds until the list is applied: nothing else comes before.
         """
-        if not (self._synced or self._resumed) or not queue.idle():
+        if not self._told or not queue.idle():
             return [False] * len(objs)  # the store is about to change; it may be locked for long
         try:
             keys = [meta_namespace_key_func(obj) for obj in objs]

@@ -339,6 +339,22 @@ def strip_labels(obj: Any) -> Any:
     return obj
 
 
+def test_late_handler_hears_nothing_of_what_is_not_ours(
+    store: Indexer, clock: VirtualClock
+) -> None:
+    """It would hear of everything again when the first list comes."""
+    store.replace([pod("a"), pod("b")], "7")
+    list_watch = scripted(clock, [Answer(page("10", [pod("b")]), held=True)], [Answer()])
+    seen = Seen()
+    with informer_of(list_watch, store, clock) as informer:
+        registration = informer.add_handler(seen)
+        clock.settle()
+        assert seen.calls == []
+        list_watch.release()
+        clock.run_until(registration.has_synced)
+    assert seen.calls == ["tombstone a@1", "initial b@1"]
+
+
 def test_transform_is_part_of_the_source(store: Indexer, clock: VirtualClock) -> None:
     first_life(store, clock, transform=strip_managed_fields)
     assert resumes(store, clock, transform=strip_managed_fields)
