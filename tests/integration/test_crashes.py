@@ -286,8 +286,9 @@ def test_killed_mirror_leaves_a_true_file(tmp_path: Path) -> None:
             with cluster.busy():
                 lives.dies_after(rng.randrange(20, 120))
             whole.append(check(path, cluster))
-            cluster.change_all()
-            lives.dies_after(rng.randrange(8, 60))  # in a relist
+            cluster.change_all()  # so the next life begins with a relist
+            with cluster.busy():  # after the relist there must be something to write
+                lives.dies_after(rng.randrange(8, 60))
             whole.append(check(path, cluster))
             asked += catch_up(path, cluster)[:1]
             with cluster.busy():

@@ -1,6 +1,6 @@
 """Informers on stores that an earlier informer filled: the watch goes on, or a list sets all right.
 
-What only a socket, a file and a killed process show is in test_crashes.py.
+What only a killed process shows is in test_crashes.py.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes
 import pytest
 
+from sqlcache.client.transport import ApiListWatch, Resource
 from sqlcache.errors import ApiStatusError, DatabaseError, StoreClosedError
 from sqlcache.informer import HandlerFuncs, SharedInformer, strip_managed_fields
 from sqlcache.store.api import Indexer
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
+from sqlcache.testing.apiserver import ApiServer
 from sqlcache.testing.clock import VirtualClock
-from sqlcache.testing.factories import event, pod
+from sqlcache.testing.factories import event, names, pod
 from sqlcache.testing.scripted import Answer, ScriptedListWatch, page
 from tests.backends import BACKENDS
+from tests.integration.lives import pods_of
 from tests.integration.test_informers import ERROR_410, Seen, informer_of, text
 from tests.integration.test_known_bugs_informers import EXPIRED, FORBIDDEN, TOO_LARGE
 
@@ -668,3 +672,59 @@ def test_informer_without_handlers_reads_no_object_of_the_file(clock: VirtualClo
         with informer_of(scripted(clock, [], [Answer([BOOKMARK])]), store, clock) as informer:
             clock.run_until(informer.has_synced)
         assert store.reads == 0
+
+
+# Over HTTP
+
+
+def mirror_once(server: ApiServer, path: str) -> list[str]:
+    """Take a file up until it is synced; return verb and resourceVersion of what was asked."""
+    before = len(server.requests)
+    list_watch = pods_of(server.url)
+    with SqliteStore(path) as store, SharedInformer(list_watch, store) as informer:
+        assert informer.wait_for_sync(30)
+        assert names(store.list()) == names(server.list("pods"))
+        assert store.source() == f"{server.url}/api/v1/pods"
+    list_watch.close()
+    return [
+        f"{each.verb} {each.query.get('resourceVersion', '')}" for each in server.requests[before:]
+    ]
+
+
+def test_quiet_server_confirms_within_seconds(tmp_path: Path) -> None:
+    path = str(tmp_path / "cache.db")
+    with ApiServer() as server:
+        server.load("pods", [pod("a"), pod("b")])
+        rv = server.resource_version
+        mirror_once(server, path)
+        assert mirror_once(server, path)[:2] == [f"watch {rv}", f"list {rv}"]
+        server.skip_versions(5)  # as a cluster's leases do all the time
+        assert mirror_once(server, path) == [f"watch {rv}"]
+
+
+def test_cluster_set_up_anew_under_the_same_address_is_found_out(tmp_path: Path) -> None:
+    path = str(tmp_path / "cache.db")
+    with ApiServer() as server:
+        server.skip_versions(1_000)
+        server.load("pods", [pod("a"), pod("b")])
+        mirror_once(server, path)
+        old, port = server.resource_version, server.port
+    with ApiServer(port=port, fresh_wait_s=0.1) as server:
+        server.load("pods", [pod("c")])
+        asked = mirror_once(server, path)
+    assert asked[:3] == [f"watch {old}", f"list {old}", "watch "]
+    assert len(asked) == 3
+
+
+def test_source_tells_what_is_listed_and_no_secret() -> None:
+    configuration: Any = kubernetes.client.Configuration()
+    configuration.host = "https://user:secret@host:6443/prefix"
+    client: Any = kubernetes.client.ApiClient(configuration)
+    deployments = Resource("apps", "v1", "deployments")
+    list_watch = ApiListWatch(
+        client, deployments, namespace="shop", label_selector="a in (b,c)", field_selector="x=y"
+    )
+    assert list_watch.source == (
+        "https://host:6443/prefix/apis/apps/v1/namespaces/shop/deployments"
+        "?labelSelector=a+in+%28b%2Cc%29&fieldSelector=x%3Dy"
+    )
