@@ -39,7 +39,7 @@ from sqlcache.objects import (
 )
 from sqlcache.selectors import Selector, SelectorLike, as_selector
 from sqlcache.store._mutation import MutationDetector
-from sqlcache.store.api import Explanation, Keys, StoreStats, Transaction
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats, Transaction
 
 IndexValues = dict[str, tuple[str, ...]]
 
@@ -125,6 +125,9 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _stats(self) -> StoreStats: ...
+
+    @abstractmethod
+    def _size(self) -> StoreSize: ...
 
     @abstractmethod
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
@@ -265,6 +268,10 @@ class BaseStore(ABC):
     def stats(self) -> StoreStats:
         self._check_open()
         return self._stats()
+
+    def size(self) -> StoreSize:
+        self._check_open()
+        return self._size()
 
     def index(self, index_name: str, obj: Any) -> Objects:
         values = self._index_func(index_name)(obj)

@@ -22,7 +22,7 @@ from typing import Any
 
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._base import BaseStore, Change, IndexValues
-from sqlcache.store.api import Keys, LabelKeyStats, StoreStats
+from sqlcache.store.api import Keys, LabelKeyStats, StoreSize, StoreStats
 
 _POSTING_BYTES = 33  # one entry of a large set: 16 bytes at the usual fill
 
@@ -182,6 +182,15 @@ class MemoryStore(BaseStore):
     def _set_source(self, source: str) -> None:
         with self._lock:
             self._from = source
+
+    def _label_terms(self) -> int | None:
+        """Return how many terms are indexed. self._lock is held."""
+        return None
+
+    def _size(self) -> StoreSize:
+        with self._lock:
+            self._check_open()
+            return StoreSize(len(self._objects), self._label_terms(), None)
 
     def _stats(self) -> StoreStats:
         with self._lock:

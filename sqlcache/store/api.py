@@ -118,6 +118,22 @@ class StoreStats:
     database_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How large a store is.
+
+    Attributes:
+        objects: number of objects.
+        label_terms: number of different (namespace, label key, value); None where labels are not
+            indexed.
+        database_bytes: as in `StoreStats`.
+    """
+
+    objects: int
+    label_terms: int | None
+    database_bytes: int | None
+
+
 @runtime_checkable
 class Store(Protocol):
     """Objects by key, with one resourceVersion. Source: client-go cache.Store."""
@@ -269,6 +285,9 @@ class Indexer(Store, Protocol):
 
     def stats(self) -> StoreStats:
         """Tell what the store holds and which label keys cost most. Reads everything: slow."""
+
+    def size(self) -> StoreSize:
+        """Tell how large the store is, for monitoring. Reads no objects; counts the terms."""
 
     def index(self, index_name: str, obj: Any) -> Objects:
         """Return the objects that share an index value with this one.

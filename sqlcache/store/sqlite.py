@@ -35,7 +35,7 @@ from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import PackedShelf, batched
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
-from sqlcache.store.api import Explanation, Keys, StoreStats
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
 # keep its pause below 100 ms.
@@ -303,6 +303,13 @@ class SqliteStore(BaseStore):
             label_keys=keys,
             database_bytes=self._db.size_bytes(),
         )
+
+    def _size(self) -> StoreSize:
+        with self._reading() as (query, resource):
+            objects, scopes = statistics.namespaces(query, resource)
+        # One by one: other readers of a database in memory need not wait for all.
+        terms = sum(self._db.one(statistics.LABELS_OF, (scope,)) for scope in scopes)
+        return StoreSize(objects, terms, self._db.size_bytes())
 
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._reading() as (query, resource):

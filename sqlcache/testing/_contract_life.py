@@ -41,6 +41,7 @@ _CALLS: dict[str, Callable[[Indexer], Any]] = {
     "count": lambda store: store.count("", "app=web"),
     "explain": lambda store: store.explain("", "app=web"),
     "stats": lambda store: store.stats(),
+    "size": lambda store: store.size(),
     "index": lambda store: store.index("app", pod("a")),
     "by_index": lambda store: store.by_index("app", "web"),
     "by_index of an unknown index": lambda store: store.by_index("nope", "web"),
