@@ -40,6 +40,7 @@ from sqlcache.errors import (
     VeryShortWatchError,
     shown,
 )
+from sqlcache.informer._metrics import ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
 from sqlcache.objects import Object, Objects, meta_namespace_key_func, metadata, resource_version
 
@@ -153,6 +154,7 @@ class Reflector:
         share: Share = _share_nothing,
         resyncs: Callable[[StopSignal], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
+        metrics: ReflectorMetrics | None = None,
     ) -> None:
         """Make a reflector.
 
@@ -174,6 +176,7 @@ class Reflector:
             share: puts the stored object in the place of each that equals it; see `Share`.
             resyncs: runs beside the watches of a round, in a thread of its own, until its signal.
             on_error: told why a round ended, as client-go's WatchErrorHandler; default: log it.
+            metrics: told of lists and watches.
         """
         self._list_watch, self._sink, self._clock, self._stop = list_watch, sink, clock, stop
         self._name, self._description, self._expected = name, description, expected
@@ -183,6 +186,9 @@ class Reflector:
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, hides nothing
         self._share, self._resyncs = share, resyncs
         self._on_error = on_error or self._log_error
+        self._metrics = metrics
+        if metrics:
+            metrics.follow(self.last_sync_resource_version)
         self._rv = resume_from  # what was seen last
         self._unconfirmed = bool(resume_from)  # nobody knows yet whether the server knows it
         self._rv_unavailable = False  # the server answered 410 or "too large" to it
@@ -308,6 +314,8 @@ class Reflector:
             _LOG.debug("%s: watch refused, backing off: %s", self._name, error)
             self._wait(error)
             return None
+        if self._metrics:
+            self._metrics.watches.inc()
         return _Stream(watch)
 
     def _wait(self, error: Exception) -> None:
@@ -336,10 +344,14 @@ class Reflector:
             forget()
             if not complete:
                 watch.finish()
+                if self._metrics:
+                    self._metrics.watched(self._clock.now() - started, events.count)
         self._check_stop()
         if complete or self._relist_wanted:
             return complete
         if not events.count and self._clock.now() - started < VERY_SHORT_S:
+            if self._metrics:
+                self._metrics.short_watches.inc()
             raise VeryShortWatchError(self._name)
         return False
 
@@ -414,7 +426,7 @@ class Reflector:
             tries += 1
             if tries > STREAMS_AT_ONCE and self._stop.sleep(self._backoff.step()):
                 raise _Stopped
-            started = self._clock.now()
+            started = self._list_begins()
             contents = _Contents(self)
             try:
                 watch = self._open("" if self._rv_unavailable else self._rv, streaming=True)
@@ -431,7 +443,7 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(*contents.objects(), contents.rv, whole=contents.whole)
+                    self._sync(*contents.objects(), contents.rv, started, whole=contents.whole)
                 except ReflectorError:
                     watch.finish()
                     raise
@@ -440,6 +452,7 @@ class Reflector:
     # The plain list
 
     def _list(self) -> None:
+        started = self._list_begins()
         rv = "" if self._rv_unavailable else self._rv or "0"
         limit = self._page_size(rv)
         try:
@@ -459,7 +472,12 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.unchanged, found.rv, whole=True)
+        self._sync(found.objects, found.unchanged, found.rv, started, whole=True)
+
+    def _list_begins(self) -> float:
+        if self._metrics:
+            self._metrics.lists.inc()
+        return self._clock.now()
 
     def _page_size(self, rv: str) -> int:
         if self._page_objects is not None:
@@ -494,7 +512,11 @@ class Reflector:
             resource_version=rv, limit=limit, continue_token=token, stop=self._stop
         )
 
-    def _sync(self, objs: Objects, unchanged: list[bool], rv: str, *, whole: bool) -> None:
+    def _sync(
+        self, objs: Objects, unchanged: list[bool], rv: str, started: float, *, whole: bool
+    ) -> None:
+        if self._metrics:
+            self._metrics.listed(self._clock.now() - started, len(objs))
         self._rv_unavailable = False
         try:
             self._sink.replace(objs, unchanged, rv, whole=whole)

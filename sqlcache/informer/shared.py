@@ -38,6 +38,7 @@ from typing import Self
 from sqlcache.client.api import Event, ListWatch
 from sqlcache.clock import Clock, MonotonicClock, StopSignal
 from sqlcache.errors import DatabaseError, InformerStateError, ObjectError
+from sqlcache.informer._metrics import MetricsProvider, ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
 from sqlcache.informer.deltas import Delta, DeltaQueue, DeltaType, Replacement
 from sqlcache.informer.handlers import (
@@ -91,6 +92,7 @@ class SharedInformer:
         use_watch_list: bool = True,
         page_objects: int | None = None,
         on_watch_error: Callable[[Exception], None] | None = None,
+        metrics: MetricsProvider | None = None,
         backoff: Backoff | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -111,6 +113,7 @@ class SharedInformer:
             use_watch_list: try a streaming list first.
             page_objects: page size of all lists; default: client-go's rules.
             on_watch_error: told why a list or watch failed, before the back-off; default: log it.
+            metrics: makes the metrics of its lists and watches; see `sqlcache.metrics`.
             backoff: the delays, for tests.
             clock: for tests.
             rng: source of jitter and watch timeouts, for tests.
@@ -122,6 +125,7 @@ class SharedInformer:
         self._use_watch_list, self._page_objects = use_watch_list, page_objects
         self._clock = clock or MonotonicClock()
         self._backoff, self._rng = backoff, rng
+        self._metrics = ReflectorMetrics(metrics, name) if metrics else None
         # _deltas is held while a batch is applied and handed out, which can take long; _state only
         # for moments, to start, stop and change the registrations. _deltas is taken first.
         self._deltas, self._state = threading.Lock(), threading.Lock()
@@ -422,6 +426,7 @@ class SharedInformer:
             share=lambda objs: self._share(queue, objs),
             resyncs=self._resync_loop if self._resync_check_s else None,
             on_error=self._on_watch_error,
+            metrics=self._metrics,
         )
 
     def _process_loop(self, queue: DeltaQueue, reflector: Reflector) -> None:
