@@ -328,7 +328,9 @@ def test_i14_late_answer_of_a_write_brings_nothing_back() -> None:
     seen = Seen()
     with ApiServer() as server, Recording() as store:
         list_watch = pods_of(server.url)
-        api = kubernetes.client.CoreV1Api(list_watch._client)
+        configuration = kubernetes.client.Configuration()
+        configuration.host = server.url
+        api = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
         with SharedInformer(list_watch, store, name="pods", resync_period_s=1.0) as informer:
             informer.add_handler(seen)
             container = {"name": "c", "image": "i"}
