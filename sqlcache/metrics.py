@@ -163,12 +163,14 @@ class ObservedStore:
             seconds: with the labels resource, backend and operation.
         """
         self._store = store
-        for operation in (*READS, *WRITES):
-            observe = seconds.labels(*_labels(store), operation).observe
-            setattr(self, operation, _timed(getattr(store, operation), observe))
+        for method in (name for name in dir(Indexer) if not name.startswith("_")):
+            call = getattr(store, method)
+            if method in READS or method in WRITES:
+                call = _timed(call, seconds.labels(*_labels(store), method).observe)
+            setattr(self, method, call)  # all: isinstance looks for them without __getattr__
 
     def __getattr__(self, name: str) -> Any:
-        """Return what is not timed from the store itself."""
+        """Return what an Indexer need not have from the store itself."""
         return getattr(self._store, name)
 
     def __enter__(self) -> Self:

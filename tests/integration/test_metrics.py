@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import threading
 import weakref
@@ -50,6 +51,8 @@ def test_calls_of_a_store_are_timed(
 ) -> None:
     with metrics.observed(BACKENDS[backend](tmp_path, indexers={"x": lambda obj: ["y"]})) as store:
         assert isinstance(store, Indexer)
+        for name in (each for each in dir(Indexer) if not each.startswith("_")):
+            inspect.getattr_static(store, name)  # so isinstance looks from Python 3.12 on
         store.replace([pod("a", labels={"app": "web"}), pod("b", labels={"app": "web"})], "5")
         assert len(store.select("default", "app=web")) == 2
         assert store.get_by_key("default/a") == pod("a", labels={"app": "web"})
