@@ -143,6 +143,35 @@ class IndexFunctionError(SqlcacheError, ValueError):
         )
 
 
+class SelectorFunctionError(SqlcacheError, ValueError):
+    """The function that tells what an object selects failed on it; the store is as it was."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.key, self.reason = key, reason
+
+    def __str__(self) -> str:
+        return f"unable to tell what the object with key {self.key!r} selects: {self.reason}"
+
+
+class NoSelectorsError(SqlcacheError, LookupError):
+    """The objects of a store select nothing, for the store was opened without a selector function.
+
+    Attributes:
+        resource: the plural resource name the store was opened for.
+    """
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.resource = resource
+
+    def __str__(self) -> str:
+        return (
+            f"nothing tells what objects of the resource {self.resource!r} select:"
+            " open the store with selector_func="
+        )
+
+
 class TransactionError(SqlcacheError):
     """Some operations of a transaction were skipped; the others were applied.
 

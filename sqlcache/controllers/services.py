@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from sqlcache.controllers import pods
 from sqlcache.objects import Object, labels_of, meta_namespace_key_func
-from sqlcache.selectors import EVERYTHING
 from sqlcache.store.api import Indexer
 
 HEADLESS_LABEL = "service.kubernetes.io/headless"  # v1.IsHeadlessService
@@ -84,6 +83,9 @@ def services_to_update(services: Indexer, key: PodProjectionKey) -> set[str]:
 def services_selecting(services: Indexer, namespace: str, labels: Mapping[str, str]) -> set[str]:
     """Return the keys of the services of a namespace that select a pod with these labels.
 
+    A scan of the namespace's services on the `dict` backend, as in Kubernetes; a few look-ups on
+    the others.
+
     Args:
         services: a store of services.
         namespace: exact name.
@@ -91,11 +93,7 @@ def services_selecting(services: Indexer, namespace: str, labels: Mapping[str, s
 
     Source: endpointslice/util getServicesForPod.
     """
-    return {
-        meta_namespace_key_func(service)
-        for service in services.select(namespace, EVERYTHING)
-        if (selector := selector_of(service)) is not None and selector.items() <= labels.items()
-    }
+    return {meta_namespace_key_func(service) for service in services.selecting(namespace, labels)}
 
 
 def selector_of(service: Object) -> Mapping[str, str] | None:

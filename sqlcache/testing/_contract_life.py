@@ -39,6 +39,7 @@ _CALLS: dict[str, Callable[[Indexer], Any]] = {
     "select all": lambda store: store.select("", ""),
     "select nothing": lambda store: store.select("", {"matchLabels": None}),
     "count": lambda store: store.count("", "app=web"),
+    "selecting": lambda store: store.selecting("", {"app": "web"}),
     "explain": lambda store: store.explain("", "app=web"),
     "stats": lambda store: store.stats(),
     "size": lambda store: store.size(),
