@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from sqlcache.bench.measuring import setting_up
-from sqlcache.objects import Objects
 from sqlcache.store import ObjectMode, open_store
 from sqlcache.store.api import Indexer
+from sqlcache.store.sqlite import SqliteStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ class Subject:
         """
         self.backend, self._directory = backend, directory
         self._numbers = count(1)
-        self._path = directory
         self.store = self._open()
 
     def renew(self) -> Indexer:
@@ -85,25 +83,10 @@ class Subject:
         """Make the store hold these pods."""
         self.store.replace(pods, resource_version="1")
 
-    def cool(self, pods: Objects) -> None:
-        """Make the store hold no decoded object, so that the next reads are first reads.
-
-        Args:
-            pods: what the store holds, in case that it must be loaded again.
-        """
-        if not self.backend.decodes:
-            return
-        drop = getattr(self.store, "drop_hot_objects", None)
-        if drop is not None:
-            drop()
-            return
-        with setting_up():
-            if self.backend.store is None:
-                self.store.close()
-                self.store = open_store(f"sqlite:///{self._path}")
-            else:
-                self.renew()
-                self.load(pods)
+    def cool(self) -> None:
+        """Make the store hold no decoded object, so that the next reads are first reads."""
+        if isinstance(self.store, SqliteStore):
+            self.store.drop_hot_objects()
 
     def close(self) -> None:
         """Close the store."""
@@ -112,5 +95,4 @@ class Subject:
     def _open(self) -> Indexer:
         if self.backend.store is not None:
             return open_store(self.backend.store, objects=self.backend.objects)
-        self._path = self._directory / f"cache-{next(self._numbers)}.db"
-        return open_store(f"sqlite:///{self._path}")
+        return open_store(f"sqlite:///{self._directory}/cache-{next(self._numbers)}.db")
