@@ -19,14 +19,14 @@ import pytest
 from sqlcache.bench import runner
 from sqlcache.bench.backends import BACKENDS
 from sqlcache.bench.results import Parameters, Result
-from sqlcache.bench.scenarios import SCENARIOS
+from sqlcache.bench.scenarios import SCENARIOS, unnamed
 from sqlcache.cli import bench
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing import pod
 from tests.integration.command import error, finish, output, run, start, wrong_usage
 
 NUMBERS = ("n", "min_us", "p50_us", "p99_us", "bytes")
-ALL = [name for name in SCENARIOS if name != "dump"]
+ALL = unnamed(quick=True, files=False)
 Row = dict[str, Any]
 
 
