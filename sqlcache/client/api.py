@@ -66,7 +66,10 @@ class Watch(Protocol):
 class ListWatch(Protocol):
     """Lists and watches one resource, as configured when it was made.
 
-    An attribute `supports_watch_list = False` says that `send_initial_events` cannot work.
+    An attribute `supports_watch_list = False` says that `send_initial_events` cannot work. An
+    attribute `source` is text that names what is listed: server, resource, namespace, selectors.
+    An informer whose store was filled from an equal `source` resumes the watch; without the
+    attribute it always lists.
     """
 
     def list_page(

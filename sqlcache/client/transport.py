@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from sqlcache.client.api import Event, Page, Resource
 from sqlcache.client.connections import (
@@ -52,6 +53,9 @@ class ApiListWatch:
     """Lists and watches one resource of an API server; see `sqlcache.client.ListWatch`.
 
     It may be used by several threads. It keeps its own connections; `close` frees the idle ones.
+
+    Attributes:
+        source: the URL of the list with its selectors, without credentials.
     """
 
     supports_watch_list = True
@@ -83,6 +87,7 @@ class ApiListWatch:
         self._connections, self._path = Connections(client), resource.path(namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
+        self.source = _source(client.configuration.host, self._path, self._selectors)
         self._connect_timeout_s = connect_timeout_s
         self._read_timeout_s, self._watch_silence_s = read_timeout_s, watch_silence_s
 
@@ -203,6 +208,12 @@ class ApiWatch:
             return _event(line)
         except ApiDecodeError as error:
             raise ApiConnectionError("the watch was cut in the middle of an event") from error
+
+
+def _source(host: str, path: str, selectors: dict[str, str]) -> str:
+    parts = urlsplit(host.rstrip("/") + path)
+    name = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, name, parts.path, urlencode(selectors), ""))
 
 
 def _page(response: Any) -> Any:

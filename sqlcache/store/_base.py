@@ -47,7 +47,7 @@ from sqlcache.selectors import (
     service_selector,
 )
 from sqlcache.store._mutation import MutationDetector
-from sqlcache.store.api import Explanation, Keys, StoreStats, Transaction
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats, Transaction
 
 IndexValues = dict[str, tuple[str, ...]]
 Selectors = dict[str, tuple[str, Selector] | None]  # by key: namespace and selector; None: gone
@@ -145,6 +145,9 @@ class BaseStore(ABC):
     def _stats(self) -> StoreStats: ...
 
     @abstractmethod
+    def _size(self) -> StoreSize: ...
+
+    @abstractmethod
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         """Return the objects with any of the values, each once."""
 
@@ -156,6 +159,12 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _resource_version(self) -> str: ...
+
+    @abstractmethod
+    def _source(self) -> str: ...
+
+    @abstractmethod
+    def _set_source(self, source: str) -> None: ...
 
     @abstractmethod
     def _close(self) -> None:
@@ -226,6 +235,13 @@ class BaseStore(ABC):
             self._check_open()
             self._commit([], _checked_rv(resource_version))
 
+    def set_source(self, source: str) -> None:
+        if reason := unsound(source):
+            raise ValueError(f"source {reason}: {source!r:.200}")
+        with self._write_lock:
+            self._check_open()
+            self._set_source(source)
+
     def add_indexers(self, indexers: Indexers) -> None:
         with self._write_lock:
             self._check_open()
@@ -277,6 +293,10 @@ class BaseStore(ABC):
         self._check_open()
         return self._stats()
 
+    def size(self) -> StoreSize:
+        self._check_open()
+        return self._size()
+
     def index(self, index_name: str, obj: Any) -> Objects:
         values = self._index_func(index_name)(obj)
         return self._checked(self._by_index(index_name, _checked_values(values)))
@@ -300,6 +320,10 @@ class BaseStore(ABC):
     def last_store_sync_resource_version(self) -> str:
         self._check_open()
         return self._resource_version()
+
+    def source(self) -> str:
+        self._check_open()
+        return self._source()
 
     # Last of the reads: its name hides the builtin in the class body from here on.
     def list(self) -> Objects:

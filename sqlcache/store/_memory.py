@@ -23,7 +23,7 @@ from typing import Any
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.selectors import Selector
 from sqlcache.store._base import BaseStore, Change, IndexValues, Selectors
-from sqlcache.store.api import Keys, LabelKeyStats, StoreStats
+from sqlcache.store.api import Keys, LabelKeyStats, StoreSize, StoreStats
 
 _POSTING_BYTES = 33  # one entry of a large set: 16 bytes at the usual fill
 
@@ -39,7 +39,7 @@ class MemoryStore(BaseStore):
     def __init__(self, resource: str = "pods", **options: Any) -> None:
         super().__init__(resource, **options)
         self._lock = threading.Lock()
-        self._rv = ""
+        self._rv = self._from = ""
         self._objects: dict[str, Object] = {}
         self._records: dict[str, _Record] = {}
         self._by_namespace: dict[str, dict[str, Object]] = {}
@@ -187,6 +187,24 @@ class MemoryStore(BaseStore):
         with self._lock:
             self._check_open()
             return self._rv
+
+    def _source(self) -> str:
+        with self._lock:
+            self._check_open()
+            return self._from
+
+    def _set_source(self, source: str) -> None:
+        with self._lock:
+            self._from = source
+
+    def _label_terms(self) -> int | None:
+        """Return how many terms are indexed. self._lock is held."""
+        return None
+
+    def _size(self) -> StoreSize:
+        with self._lock:
+            self._check_open()
+            return StoreSize(len(self._objects), self._label_terms(), None)
 
     def _stats(self) -> StoreStats:
         with self._lock:

@@ -147,6 +147,22 @@ class StoreStats:
     views: ViewStats | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How large a store is.
+
+    Attributes:
+        objects: number of objects.
+        label_terms: number of different (namespace, label key, value); None where labels are not
+            indexed.
+        database_bytes: as in `StoreStats`.
+    """
+
+    objects: int
+    label_terms: int | None
+    database_bytes: int | None
+
+
 @runtime_checkable
 class Store(Protocol):
     """Objects by key, with one resourceVersion. Source: client-go cache.Store."""
@@ -227,6 +243,23 @@ class Store(Protocol):
     def last_store_sync_resource_version(self) -> str:
         """Return the store's RV: opaque, "" at first."""
 
+    def set_source(self, source: str) -> None:
+        """Note where the content comes from; a file keeps it.
+
+        Args:
+            source: any text that names a cluster, a resource and selectors. "" takes it back: what
+                is stored may not be all that the source had at the store's RV.
+
+        Raises:
+            ValueError: text that no backend can keep.
+        """
+
+    def source(self) -> str:
+        """Return what `set_source` noted, "" at first.
+
+        If it is not "", a watch of that source may go on from the store's RV.
+        """
+
     def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Apply watch events as one batch: one transaction, one step for readers.
 
@@ -299,6 +332,9 @@ class Indexer(Store, Protocol):
 
     def stats(self) -> StoreStats:
         """Tell what the store holds and which label keys cost most. Reads everything: slow."""
+
+    def size(self) -> StoreSize:
+        """Tell how large the store is, for monitoring. Reads no objects; counts the terms."""
 
     def index(self, index_name: str, obj: Any) -> Objects:
         """Return the objects that share an index value with this one.

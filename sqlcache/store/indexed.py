@@ -83,6 +83,9 @@ class DictIndexStore(MemoryStore):
         if not postings:
             del self._postings[namespace]
 
+    def _label_terms(self) -> int:
+        return sum(len(values) for each in self._postings.values() for values in each.values())
+
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:
             return []

@@ -44,7 +44,7 @@ from sqlcache.store._sql.selecting import FiledSelectors
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import HotViews, Write
 from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
-from sqlcache.store.api import Explanation, Keys, StoreStats
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
 # keep its pause below 100 ms.
@@ -62,6 +62,8 @@ _SET_VERSIONS = (
     " WHERE name = ?"
 )
 _CONTENT_VERSION = "SELECT version FROM resource WHERE id = ?"
+_SOURCE = "SELECT source FROM resource WHERE name = ?"
+_SET_SOURCE = "UPDATE resource SET source = ? WHERE name = ?"
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
 _INDEX = (
     " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
@@ -137,6 +139,14 @@ class SqliteStore(BaseStore):
             except BaseException:
                 self._db.close()
                 raise
+
+    def drop_hot_objects(self) -> None:
+        """Forget the decoded objects that a packed store keeps; the next reads decode again.
+
+        They are kept for the speed of reads alone, so this gives memory back and changes no answer.
+        """
+        if isinstance(self._shelf, PackedShelf):
+            self._shelf.forget_decoded()
 
     # Writes
 
@@ -264,6 +274,11 @@ class SqliteStore(BaseStore):
         whole = writes is None
         if self._filed is not None and (selectors or whole):
             yield self._filed.follow(_reader(connection), resource, selectors, whole=whole)
+
+    def _set_source(self, source: str) -> None:
+        self._prepare_writes()
+        with self._db.writing() as connection:
+            connection.execute(_SET_SOURCE, (source, self.resource))
 
     # Reads
 
@@ -409,6 +424,13 @@ class SqliteStore(BaseStore):
             views=self._views.stats(),
         )
 
+    def _size(self) -> StoreSize:
+        with self._reading() as (query, resource):
+            objects, scopes = statistics.namespaces(query, resource)
+        # One by one: other readers of a database in memory need not wait for all.
+        terms = sum(self._db.one(statistics.LABELS_OF, (scope,)) for scope in scopes)
+        return StoreSize(objects, terms, self._db.size_bytes())
+
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._reading() as (query, resource):
             ids = _ids_by_index(query, resource, index_name, values)
@@ -426,6 +448,9 @@ class SqliteStore(BaseStore):
 
     def _resource_version(self) -> str:
         return self._db.one(_VERSION, (self.resource,)) or ""
+
+    def _source(self) -> str:
+        return self._db.one(_SOURCE, (self.resource,)) or ""
 
     def _reading(self) -> _Reading:
         return _Reading(self._db.reading(), self._known_resource)
