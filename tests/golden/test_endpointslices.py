@@ -110,11 +110,12 @@ class Replay:
                 if failure["step"] == number
             }
         )
-        error = None
+        error, before = None, self._cached()
         try:
             self._controller.sync(self._key)
         except Exception as raised:  # noqa: BLE001 - the case says which it should be
             error = str(raised)
+        assert self._cached() == before, "objects of the caches were changed"
         return {
             "actions": list(self._api.actions),
             "endpointSlices": self._api.list(ENDPOINT_SLICES),
@@ -125,6 +126,9 @@ class Replay:
         """Have the cache show the slices, and tell the controller what changed."""
         slices = self._api.list(ENDPOINT_SLICES)
         show(self._stores["endpointslices"], slices, self._controller.slice_events)
+
+    def _cached(self) -> list[list[str]]:
+        return [sorted(map(_text, store.list())) for store in self._stores.values()]
 
     def _fill(self, resource: str, objs: Objects) -> None:
         self._stores[resource].replace(copy.deepcopy(objs), "1")
