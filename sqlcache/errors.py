@@ -269,6 +269,36 @@ class QueueShutDownError(SqlcacheError, RuntimeError):
         return f"work queue {self.name!r} is shut down" if self.name else "work queue is shut down"
 
 
+class KubeConfigError(SqlcacheError, ValueError):
+    """There is no usable configuration of a cluster.
+
+    Attributes:
+        path: of the kubeconfig file or files; "" if there are none.
+        reason: what is wrong.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class UnknownResourceError(SqlcacheError, LookupError):
+    """The API server has no resource of that name.
+
+    Source: kubectl, cli-runtime pkg/resource builder.go.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f'the server doesn\'t have a resource type "{shown(self.name)}"'
+
+
 class ApiConnectionError(SqlcacheError, ConnectionError):
     """The API server could not be reached, or the connection broke."""
 

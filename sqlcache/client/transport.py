@@ -21,6 +21,7 @@ Source: client-go rest/request.go; https://kubernetes.io/docs/reference/using-ap
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -41,13 +42,16 @@ from sqlcache.errors import (
     ApiStatusError,
     ApiTimeoutError,
     DumpError,
+    KubeConfigError,
     shown,
 )
 
 try:
     import kubernetes
     import urllib3
-except ImportError as error:  # pragma: no cover - depends on the installation
+
+    from sqlcache.client.kubeconfig import choose_context
+except ImportError as error:
     raise ImportError(
         "sqlcache.client.transport needs: pip install 'sqlcache[kubernetes]'"
     ) from error
@@ -85,23 +89,67 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
     """Return a `kubernetes.client.ApiClient`, as kubectl would connect.
 
     Args:
-        kubeconfig: path; default: the variable KUBECONFIG, else ~/.kube/config, else the service
-            account of the pod that this runs in.
+        kubeconfig: path; default: those in the variable KUBECONFIG, else ~/.kube/config, else the
+            service account of the pod that this runs in.
         context: name of a context in it; default: the current one.
 
     Raises:
-        kubernetes.config.ConfigException: there is no usable configuration.
+        KubeConfigError: there is no usable configuration.
     """
     configuration = kubernetes.client.Configuration()
+    chosen = choose_context(kubeconfig, context)
+    where = os.pathsep.join(chosen.files) if chosen else ""
     try:
-        kubernetes.config.load_kube_config(
-            config_file=kubeconfig, context=context, client_configuration=configuration
-        )
-    except kubernetes.config.ConfigException:
-        if kubeconfig or context:
-            raise
-        kubernetes.config.load_incluster_config(client_configuration=configuration)
+        if chosen:
+            kubernetes.config.load_kube_config(
+                config_file=where, context=chosen.name, client_configuration=configuration
+            )
+        else:
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+    except kubernetes.config.ConfigException as error:
+        # Not chained, and cut: what these texts end with may be a user with his token.
+        reason = str(error).partition(" in ")[0] if chosen else "there is no kubeconfig"
+        raise KubeConfigError(where, reason) from None
+    except Exception as error:  # noqa: BLE001 - a file can hold anything, and nobody checks it
+        raise KubeConfigError(where, f"cannot be used: {type(error).__name__}") from None
     return kubernetes.client.ApiClient(configuration)
+
+
+class ApiDocuments:
+    """Reads single documents of an API server, such as those of discovery."""
+
+    def __init__(self, client: Any) -> None:
+        """Make a reader that keeps its own connections; `close` frees them.
+
+        Args:
+            client: a `kubernetes.client.ApiClient`, for instance from `connect`.
+        """
+        self._requests = _Requests(client)
+        self._timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S)
+
+    def get(self, path: str, accept: str = "application/json") -> Any:
+        """Return what is at a path, decoded.
+
+        Args:
+            path: such as "/apis".
+            accept: media types, the best first; all of them JSON.
+
+        Raises:
+            ApiStatusError, OSError, ApiDecodeError: as those of a `ListWatch`.
+        """
+        call = _Call()
+        try:
+            response = self._requests.get(path, {}, self._timeout, call, accept)
+            body = _body(response)
+        finally:
+            call.over()
+        if response.status >= 400:
+            raise _status_error(response, body)
+        return _decoded(body)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self._requests.close()
 
 
 class ApiListWatch:
@@ -136,22 +184,15 @@ class ApiListWatch:
             read_timeout_s: limit for silence of the server during a list.
             watch_silence_s: limit for silence of the server during a watch.
         """
-        self._client, self._configuration = client, client.configuration
-        self._url = self._configuration.host.rstrip("/") + resource.path(namespace)
+        self._requests, self._path = _Requests(client), resource.path(namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._list_timeout = urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s)
         self._watch_timeout = urllib3.Timeout(connect=connect_timeout_s, read=watch_silence_s)
-        self._pools = _pools(self._configuration)
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        # clear() alone leaves them open until nothing refers to a pool, not even a traceback.
-        for key in self._pools.pools.keys():  # noqa: SIM118 - it cannot be iterated
-            pool = self._pools.pools.get(key)
-            if pool is not None:
-                pool.close()
-        self._pools.clear()
+        self._requests.close()
 
     def list_page(
         self, *, resource_version: str, limit: int, continue_token: str, stop: StopSignal
@@ -167,7 +208,7 @@ class ApiListWatch:
         call = _Call()
         forget = stop.call(call.cut)
         try:
-            response = self._request(query, self._list_timeout, call)
+            response = self._requests.get(self._path, query, self._list_timeout, call)
             if response.status >= 400:
                 raise _status_error(response, _body(response))
             page = _page(response)
@@ -201,36 +242,12 @@ class ApiListWatch:
         call = _Call()
         forget = stop.call(call.cut)
         try:
-            response = self._request(query, self._watch_timeout, call)
+            response = self._requests.get(self._path, query, self._watch_timeout, call)
             if response.status >= 400:
                 raise _status_error(response, _body(response))
         finally:
             forget()
         return ApiWatch(response, call)
-
-    def _request(self, query: dict[str, str], timeout: Any, call: _Call) -> Any:
-        headers = {**self._client.default_headers, "Accept": "application/json"}
-        for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
-            if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
-        url = f"{self._url}?{urlencode(query)}" if query else self._url
-        _CALLS.current = call
-        try:
-            return self._pools.request(
-                "GET",
-                url,
-                headers=headers,
-                timeout=timeout,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise _connection_error(error) from error
-        except OSError as error:
-            raise _connection_error(error) from error
-        finally:
-            _CALLS.current = None
 
 
 class ApiWatch:
@@ -284,6 +301,53 @@ class ApiWatch:
             return _event(line)
         except ApiDecodeError as error:
             raise ApiConnectionError("the watch was cut in the middle of an event") from error
+
+
+class _Requests:
+    """GET requests over a client's configuration, each of which another thread can cut."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._configuration = client, client.configuration
+        self._pools = _pools(self._configuration)
+
+    def close(self) -> None:
+        # clear() alone leaves them open until nothing refers to a pool, not even a traceback.
+        for key in self._pools.pools.keys():  # noqa: SIM118 - it cannot be iterated
+            pool = self._pools.pools.get(key)
+            if pool is not None:
+                pool.close()
+        self._pools.clear()
+
+    def get(
+        self,
+        path: str,
+        query: dict[str, str],
+        timeout: Any,
+        call: _Call,
+        accept: str = "application/json",
+    ) -> Any:
+        headers = {**self._client.default_headers, "Accept": accept}
+        for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
+            if setting["in"] == "header" and setting["value"]:
+                headers[setting["key"]] = setting["value"]
+        url = self._configuration.host.rstrip("/") + path
+        _CALLS.current = call
+        try:
+            return self._pools.request(
+                "GET",
+                f"{url}?{urlencode(query)}" if query else url,
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise _connection_error(error) from error
+        except OSError as error:
+            raise _connection_error(error) from error
+        finally:
+            _CALLS.current = None
 
 
 class _Call:

@@ -20,6 +20,7 @@ from sqlcache.errors import (
     ApiDecodeError,
     ApiStatusError,
     ApiTimeoutError,
+    KubeConfigError,
 )
 from sqlcache.informer import SharedInformer
 from sqlcache.store.scan import DictStore
@@ -441,5 +442,5 @@ def test_kubeconfig_is_used(tmp_path: Any) -> None:
     client = transport.connect(str(path))
     assert client.configuration.host == "http://127.0.0.1:1"
     assert client.configuration.auth_settings()["BearerToken"]["value"] == "Bearer t"
-    with pytest.raises(kubernetes.config.ConfigException):
+    with pytest.raises(KubeConfigError, match="no context 'two': it has one"):
         transport.connect(str(path), context="two")
