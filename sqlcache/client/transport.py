@@ -139,7 +139,7 @@ class ApiDocuments:
         """
         call = _Call()
         try:
-            response = self._requests.get(path, {}, self._timeout, call, accept)
+            response = self._requests.get(self._requests.url(path), {}, self._timeout, call, accept)
             body = _body(response)
         finally:
             call.over()
@@ -184,7 +184,8 @@ class ApiListWatch:
             read_timeout_s: limit for silence of the server during a list.
             watch_silence_s: limit for silence of the server during a watch.
         """
-        self._requests, self._path = _Requests(client), resource.path(namespace)
+        self._requests = _Requests(client)
+        self._url = self._requests.url(resource.path(namespace))
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._list_timeout = urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s)
@@ -208,7 +209,7 @@ class ApiListWatch:
         call = _Call()
         forget = stop.call(call.cut)
         try:
-            response = self._requests.get(self._path, query, self._list_timeout, call)
+            response = self._requests.get(self._url, query, self._list_timeout, call)
             if response.status >= 400:
                 raise _status_error(response, _body(response))
             page = _page(response)
@@ -242,7 +243,7 @@ class ApiListWatch:
         call = _Call()
         forget = stop.call(call.cut)
         try:
-            response = self._requests.get(self._path, query, self._watch_timeout, call)
+            response = self._requests.get(self._url, query, self._watch_timeout, call)
             if response.status >= 400:
                 raise _status_error(response, _body(response))
         finally:
@@ -318,9 +319,13 @@ class _Requests:
                 pool.close()
         self._pools.clear()
 
+    def url(self, path: str) -> str:
+        host: str = self._configuration.host
+        return host.rstrip("/") + path
+
     def get(
         self,
-        path: str,
+        url: str,
         query: dict[str, str],
         timeout: Any,
         call: _Call,
@@ -330,7 +335,6 @@ class _Requests:
         for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
             if setting["in"] == "header" and setting["value"]:
                 headers[setting["key"]] = setting["value"]
-        url = self._configuration.host.rstrip("/") + path
         _CALLS.current = call
         try:
             return self._pools.request(
@@ -534,5 +538,7 @@ def _connection_error(error: Exception) -> ApiConnectionError:
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
         return ApiConnectionRefusedError(str(error))
-    timeouts = (urllib3.exceptions.TimeoutError, TimeoutError)
-    return (ApiTimeoutError if isinstance(error, timeouts) else ApiConnectionError)(str(error))
+    # To urllib3 also a name that leads nowhere is a timeout.
+    unreachable = isinstance(error, urllib3.exceptions.NewConnectionError)
+    late = isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError) and not unreachable
+    return (ApiTimeoutError if late else ApiConnectionError)(str(error))
