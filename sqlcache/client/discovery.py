@@ -55,6 +55,11 @@ class ApiResource(NamedTuple):
         """The name that no other resource has: `deployments.apps`, but `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    @property
+    def api_version(self) -> str:
+        """The apiVersion of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
 
 def discover(get: Get) -> list[ApiResource]:
     """Return all resources of an API server.
