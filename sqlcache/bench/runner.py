@@ -108,10 +108,9 @@ class _TaskRun:
     ) -> None:
         self.scenario, self.task, self.parameters = scenario, task, parameters
         self.nursery, self.announce = nursery, announce
-        self.wanted = [
-            name for name in parameters.backends if not (task.live_only and BACKENDS[name].decodes)
-        ]
-        self.expected: tuple[str, list[Answer]] | None = None  # whose answers, and they
+        self.wanted = [name for name in parameters.backends if task.suits(BACKENDS[name])]
+        # Whose answer to each question is the right one, and it; None where nobody gave one yet.
+        self.expected: list[tuple[str, Answer] | None] | None = None
         # Of timed answers, by line and question: the first backend's, so `dict`'s if it is there.
         self.right: dict[tuple[object, ...], tuple[str, Answer]] = {}
         self.failures: dict[str, str] = {}  # by backend
@@ -161,17 +160,20 @@ class _TaskRun:
             if reply is None:
                 continue
             rounds = reply["rounds"]
-            self._compare(child, [(count, digest) for count, digest in reply["answers"]])
+            self._compare(child, [each and (each[0], each[1]) for each in reply["answers"]])
         return rounds
 
-    def _compare(self, child: Child, answers: list[Answer]) -> None:
+    def _compare(self, child: Child, answers: list[Answer | None]) -> None:
         """Let the first backend's answers be the right ones: `dict` comes first if it answers."""
+        given = [each and (child.backend, each) for each in answers]
         if self.expected is None:
-            self.expected = child.backend, answers
+            self.expected = given
             return
-        whose, expected = self.expected
-        if answers != expected:
-            self._fail(child, _difference(whose, expected, answers))
+        wrong = _differences(self.expected, answers)
+        if wrong is not None:
+            self._fail(child, wrong)
+        else:
+            self.expected = [old or new for old, new in zip(self.expected, given, strict=True)]
 
     def _cell(
         self, children: Sequence[Child], cell: int, rounds: int, cells: int
@@ -224,7 +226,7 @@ class _TaskRun:
                 place = (*line.result.line, name)
                 whose, expected = self.right.setdefault(place, (backend, answer))
                 if answer != expected:
-                    wrong = _difference(whose, [expected], [answer])
+                    wrong = _difference(whose, expected, answer, 1)
             if wrong is not None:
                 line.result.error = f"wrong answer: {wrong}"
                 line.result.samples_us = []
@@ -258,10 +260,19 @@ class _TaskRun:
                 yield Result(self.scenario, backend, "", "all", pods, error=reason)
 
 
-def _difference(whose: str, expected: Sequence[Answer], answers: Sequence[Answer]) -> str:
+def _differences(
+    expected: Sequence[tuple[str, Answer] | None], answers: Sequence[Answer | None]
+) -> str | None:
+    """Return the first difference, None if there is none in what both sides have answered."""
     for number, (right, got) in enumerate(zip(expected, answers, strict=False), 1):
-        if got[0] != right[0]:
-            return f"{got[0]} objects instead of {right[0]} to question {number} (from {whose})"
-        if got != right:
-            return f"{got[0]} objects, but not those of {whose}, to question {number}"
-    return f"{len(answers)} answers instead of {len(expected)} (from {whose})"
+        if right is not None and got is not None and right[1] != got:
+            return _difference(*right, got, number)
+    if len(answers) != len(expected):
+        return f"{len(answers)} answers instead of {len(expected)}"
+    return None
+
+
+def _difference(whose: str, expected: Answer, got: Answer, number: int) -> str:
+    if got[0] != expected[0]:
+        return f"{got[0]} objects instead of {expected[0]} to question {number} (from {whose})"
+    return f"{got[0]} objects, but not those of {whose}, to question {number}"

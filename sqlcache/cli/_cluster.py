@@ -79,16 +79,21 @@ class Cluster:
             ClusterError: the extra `kubernetes` is not installed.
             KubeConfigError: there is no usable configuration.
         """
-        self._transport = _transport()
-        from sqlcache.client.kubeconfig import choose_context, pod_namespace
-
+        try:
+            from sqlcache.client.documents import ApiDocuments
+            from sqlcache.client.kubeconfig import choose_context, pod_namespace
+            from sqlcache.client.transport import ApiListWatch, connect
+        except ImportError as error:
+            raise ClusterError(
+                "talking to a cluster needs its client: pip install 'sqlcache[kubernetes]'"
+            ) from error
         chosen = choose_context(kubeconfig, context)
         self.namespace = chosen.namespace if chosen else pod_namespace()
-        self._client = self._transport.connect(kubeconfig, context)
+        self._client, self._list_watch = connect(kubeconfig, context), ApiListWatch
         url = urlsplit(self._client.configuration.host)
         self.address = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
         self._closing = ExitStack()
-        self._documents = self._transport.ApiDocuments(self._client)
+        self._documents = ApiDocuments(self._client)
         self._closing.callback(self._documents.close)
 
     def close(self) -> None:
@@ -123,15 +128,14 @@ class Cluster:
 
     def list_watch(self, resource: ApiResource, part: Part) -> ListWatch:
         """Return what lists and watches a part of a resource."""
-        name = self._transport.Resource(resource.group, resource.version, resource.plural)
-        made: ListWatch = self._transport.ApiListWatch(
+        made = self._list_watch(
             self._client,
-            name,
+            resource.resource,
             namespace=part.namespace if resource.namespaced else "",
             label_selector=part.labels,
             field_selector=part.fields,
         )
-        self._closing.callback(made.close)  # type: ignore[attr-defined]
+        self._closing.callback(made.close)
         return made
 
     def count(self, list_watch: ListWatch) -> int | None:
@@ -239,13 +243,3 @@ class _InWords(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         reason = f": {describe(error)}" if isinstance(error, Exception) else ""
         self._say(one_line(f"{record.getMessage()}{reason}"))
-
-
-def _transport() -> Any:
-    try:
-        from sqlcache.client import transport as module
-    except ImportError as error:
-        raise ClusterError(
-            "talking to a cluster needs its client: pip install 'sqlcache[kubernetes]'"
-        ) from error
-    return module

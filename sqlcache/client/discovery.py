@@ -7,7 +7,7 @@ Promises
   of one, or with version and group. Full names go before short ones; else the order is the
   server's: the core first, a group's preferred version first.
 
-Elsewhere: the requests (client.transport).
+Elsewhere: the requests (client.documents).
 Source: client-go discovery/discovery_client.go, restmapper/shortcut.go; apimachinery api/meta
 restmapper.go; k8s.io/api/apidiscovery/v2.
 """
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from sqlcache.client.api import Resource
 from sqlcache.errors import ApiDecodeError, ApiStatusError, UnknownResourceError, shown
 
 Get: TypeAlias = Callable[[str, str], Any]
@@ -54,6 +55,11 @@ class ApiResource(NamedTuple):
     def qualified(self) -> str:
         """The name that no other resource has: `deployments.apps`, but `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def resource(self) -> Resource:
+        """What a transport needs of it."""
+        return Resource(self.group, self.version, self.plural)
 
     @property
     def api_version(self) -> str:

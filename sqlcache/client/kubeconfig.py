@@ -7,7 +7,7 @@ Promises
 - A message may name files, contexts and keys, but nothing that could be a secret.
 
 Elsewhere: clusters, credentials and certificates, which the `kubernetes` package reads from the
-same files (client.transport).
+same files (client.connections).
 Source: client-go tools/clientcmd loader.go, client_config.go.
 """
 

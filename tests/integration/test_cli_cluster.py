@@ -170,9 +170,9 @@ class TestRefused:
         assert message == f"the API server at {url} refused the connection"
 
     def test_nothing_answers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from sqlcache.client import transport
+        from sqlcache.client import documents
 
-        monkeypatch.setattr(transport, "READ_TIMEOUT_S", 0.2)
+        monkeypatch.setattr(documents, "READ_TIMEOUT_S", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"http://127.0.0.1:{silent.getsockname()[1]}"
             message = error("watch", "--kubeconfig", kubeconfig(tmp_path, url))

@@ -15,6 +15,7 @@ from sqlcache.testing.apiserver import ApiServer, custom_resource
 
 pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
 transport = pytest.importorskip("sqlcache.client.transport")
+documents_module = pytest.importorskip("sqlcache.client.documents")
 
 pytest_plugins = ["sqlcache.testing.pytest_plugin"]
 
@@ -27,7 +28,7 @@ def documents(api_server: ApiServer, api_server_kubeconfig: Path) -> Iterator[An
         custom_resource("leases", "Lease", "rent.example.com"),
     ):
         api_server.register(definition)
-    made = transport.ApiDocuments(transport.connect(str(api_server_kubeconfig)))
+    made = documents_module.ApiDocuments(transport.connect(str(api_server_kubeconfig)))
     yield made
     made.close()
 

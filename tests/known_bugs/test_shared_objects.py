@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sqlcache.selectors import service_selector
 from sqlcache.store.api import Indexer
 from sqlcache.testing.factories import names, pod
 from tests.backends import BACKENDS
@@ -69,6 +70,19 @@ def test_packed_objects_that_are_kept_are_shared_until_the_next_write(
         assert in_another_thread(store) is changed(store)
         store.update(pod("a", labels={"app": "web"}, rv="2"))
         assert in_another_thread(store) == pod("a", labels={"app": "web"}, rv="2")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_selects_is_answered_from_what_was_stored(backend: str, tmp_path: Path) -> None:
+    with BACKENDS[backend](tmp_path, selector_func=service_selector) as store:
+        store.add(pod("a", spec={"selector": {"app": "web"}}))
+        obj: Any = store.get_by_key("default/a")
+        obj["spec"]["selector"]["app"] = "changed"
+        assert names(store.selecting("default", {"app": "web"})) == ["a"]
+        assert store.selecting("default", {"app": "changed"}) == []
+        store.update(pod("a", spec={"selector": {"app": "db"}}))
+        assert store.selecting("default", {"app": "web"}) == []
+        assert names(store.selecting("default", {"app": "db"})) == ["a"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -116,7 +116,7 @@ def test_each_round_starts_with_another_backend() -> None:
             "wrong answer: 5 objects instead of 4 to question 2 (from dict)",
         ),
         ([(3, "aaa"), (4, "ccc")], "wrong answer: 4 objects, but not those of dict, to question 2"),
-        ([(3, "aaa")], "wrong answer: 1 answers instead of 2 (from dict)"),
+        ([(3, "aaa")], "wrong answer: 1 answers instead of 2"),
     ],
 )
 def test_wrong_answer_before_gets_no_number(answers: list[Any], reason: str) -> None:
@@ -131,6 +131,18 @@ def test_wrong_answer_before_gets_no_number(answers: list[Any], reason: str) -> 
     _, wrong = PaperChild.made
     assert wrong.asked == []
     assert all(not each.samples_us for each in results if each.error)
+
+
+def test_question_left_out_is_compared_where_both_answered() -> None:
+    """A slow backend answers fewer questions: one that only others answered makes nobody wrong."""
+    PaperChild.scripts["dict"] = {"answers": [(3, "aaa"), None]}
+    PaperChild.scripts["dict-index"] = {"answers": [None, (4, "bbb")]}
+    PaperChild.scripts["sqlite"] = {"answers": [(3, "aaa"), (5, "ccc")]}
+    found = outcomes(run(("dict", "dict-index", "sqlite")))
+    assert found["dict-index", "query 0"] == "measured"
+    assert found["sqlite", "query 0"] == (
+        "wrong answer: 5 objects instead of 4 to question 2 (from dict-index)"
+    )
 
 
 def test_wrong_answer_while_timed_takes_the_number_away() -> None:

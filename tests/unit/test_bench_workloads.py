@@ -153,6 +153,34 @@ def test_few_pods_are_enough(name: str, pods: int, tmp_path: Any) -> None:
     assert all(query.first and query.repeat and query.check for query in made_queries)
 
 
+def test_slow_line_is_asked_once_before_and_has_its_least_samples(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_SLOW_US", 0)  # every call is slow
+    parameters = Parameters(500, ("dict",), (), cell_s=0)
+    job = Job("", "dict", parameters, MADE["set-based"][1], str(tmp_path))
+    workload = queries.SetBased(job)
+    asked: list[object] = []
+    select = workload.subject.store.select
+
+    def noted(*question: Any) -> Objects:
+        asked.append(question)
+        return select(*question)
+
+    monkeypatch.setattr(workload.subject.store, "select", noted)
+    answers = workload.prepare()
+    answered = [number for number, given in enumerate(answers) if given is not None]
+    assert answered == list(range(0, len(answers), 8))
+    first, repeat = workload.cells()[:2]
+    assert sum(len(first.measure(number)[0].samples_us) for number in range(4)) == 4
+    asked.clear()
+    assert sum(len(repeat.measure(number)[0].samples_us) for number in range(4)) == 4
+    wake_ups = 3
+    assert len(asked) == 1 + 4 + wake_ups
+    assert len(set(asked)) == 2
+    workload.close()
+
+
 @pytest.mark.parametrize("changed", [0, 1, 5])
 def test_feed_changes_as_many_labels_as_asked_for(changed: int) -> None:
     pods = workloads.pods_with(

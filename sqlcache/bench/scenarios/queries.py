@@ -10,15 +10,14 @@ Promises
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle, islice, zip_longest
 from random import Random
 
 from sqlcache.bench import workloads
-from sqlcache.bench.answers import Answer, answer, ask
+from sqlcache.bench.answers import Answer, answer
 from sqlcache.bench.measuring import setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import BROAD, NARROW, Column, Query, Question, members, query, uniform
@@ -28,7 +27,8 @@ from sqlcache.objects import Objects
 _WAKE = workloads.question("no-such-namespace", "wake=up")  # touches no object
 _CHECKED_AGAIN = 3  # of the questions asked in turn
 _LEAST_SAMPLES = 4
-_WARM_UP_S = 5.0  # of a query; one that decodes every pod takes seconds a question
+_SLOW_US = 1e6  # a call: one more of a line that decodes every pod would say what the last one said
+_UNTIMED_S = 5.0  # of a query, each time
 _Sample = tuple[int, float, Objects]  # number of the question, microseconds, answer
 
 
@@ -37,15 +37,22 @@ class Queries(Workload):
 
     facts: dict[str, int]  # further fields of each result
 
-    def prepare(self) -> list[Answer]:
-        """Load the pods; answer a few questions of each query."""
+    def prepare(self) -> list[Answer | None]:
+        """Load the pods; answer a few questions of each query, or one if that is slow."""
         self.facts = {}
         random = Random(f"{type(self).__name__} {self.parameters.seed}")  # noqa: S311 - no secrets
         with setting_up():
             self.pods, self.queries = self.data(random)
             self.subject.load(self.pods)
-        self._checked = [ask(self.subject.store, _to_check(each)) for each in self.queries]
-        return [answer for answers in self._checked for answer in answers]
+        self._checked = [self._check(each) for each in self.queries]
+        return [
+            given
+            for each, answers in zip(self.queries, self._checked, strict=True)
+            for given, _ in zip_longest(answers, _to_check(each))
+        ]
+
+    def _check(self, query: Query) -> list[Answer]:
+        return [answer(objs) for objs in _ask_untimed(self, _to_check(query))]
 
     @abstractmethod
     def data(self, random: Random) -> tuple[Objects, list[Query]]:
@@ -73,7 +80,7 @@ class First(Cell):
         """Ask this round's part of the questions."""
         if round_number == 0:
             self.workload.subject.cool(self.workload.pods)
-        _ask_untimed(self.workload, [_WAKE])
+        _count(_ask_untimed(self.workload, [_WAKE]))
         parameters = self.workload.parameters
         most, rounds = min(parameters.samples, len(self.query.first)), parameters.rounds
         low, high = (most * number // rounds for number in (round_number, round_number + 1))
@@ -106,12 +113,18 @@ class Repeat(First):
     def __init__(self, workload: Queries, query: Query, matches: int) -> None:
         """Start with the first question."""
         super().__init__(workload, query, matches)
-        self._turns = cycle(enumerate(query.repeat))
+        self._turns: Iterator[tuple[int, Question]] = iter(())
+        self._wake = _WAKE
         self._answers: dict[str, Answer] = {}
 
     def measure(self, round_number: int) -> list[Measurement]:
-        """Ask on, from where the last round stopped; all were asked before, or 5 s of them."""
-        _ask_untimed(self.workload, self.query.repeat[: 1 if round_number else None])
+        """Ask on, from where the last round stopped, in turn what the first round had asked."""
+        if round_number == 0:
+            asked = _count(_ask_untimed(self.workload, self.query.repeat))
+            self._turns = cycle(enumerate(self.query.repeat[:asked]))
+            self._wake = self.query.repeat[0] if asked == len(self.query.repeat) else _WAKE
+        else:
+            _count(_ask_untimed(self.workload, [self._wake]))
         most = 2 * self.workload.parameters.samples // self.workload.parameters.rounds
         result = self._measurement()
         for number, elapsed, objs in self._timed(islice(self._turns, max(_LEAST_SAMPLES, most))):
@@ -129,12 +142,17 @@ def _call(workload: Queries, question: Question) -> Callable[[], Objects]:
     return partial(lister.list, question.selector)
 
 
-def _ask_untimed(workload: Queries, questions: Iterable[Question]) -> None:
-    end = time.monotonic() + _WARM_UP_S
-    for each in questions:
-        _call(workload, each)()
-        if time.monotonic() > end:
+def _ask_untimed(workload: Queries, questions: Iterable[Question]) -> Iterator[Objects]:
+    """Yield the answers to the first questions: up to a slow one, or as many as 5 s allow."""
+    calls = ((None, _call(workload, each)) for each in questions)
+    for _, elapsed, objs in timed(calls, _UNTIMED_S, 1):
+        yield objs
+        if elapsed > _SLOW_US:
             return
+
+
+def _count(answers: Iterator[Objects]) -> int:
+    return sum(1 for _ in answers)
 
 
 def _to_check(query: Query) -> list[Question]:
@@ -149,7 +167,6 @@ class SingleLabel(Queries):
     """`app=…`: 0.1 % and 10 % of all pods, values spread evenly or as by Zipf's law."""
 
     def data(self, random: Random) -> tuple[Objects, list[Query]]:
-        """Return pods with the job's number of labels, and a query for each number of terms."""
         """Return pods with five labels, and a query for each share and distribution."""
         pods = self.parameters.pods
         narrow, broad = members(pods, NARROW), members(pods, BROAD)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sqlcache.bench.results import Parameters, Result
-from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, updates
+from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, selecting, updates
 from sqlcache.bench.scenarios.workload import Job, Task, Workload
 
 _KINDS_QUICK = ("in (3 values)", "notin (3 values)", "!=", "exists", "!key", ">")
@@ -48,6 +48,10 @@ def _one(parameters: Parameters) -> list[Task]:
     return [Task()]
 
 
+def _writes(parameters: Parameters) -> list[Task]:
+    return [Task(no_views=True)]
+
+
 def _multi_label(parameters: Parameters) -> list[Task]:
     if parameters.quick:
         return [Task({"labels": 5, "terms": [5]})]
@@ -77,14 +81,19 @@ def _memory(parameters: Parameters) -> list[Task]:
         pods = max(1, pods // _MEMORY_SHARE_QUICK)
     return [
         # A packed store has the same index, but holds the labels once more in its objects' bytes.
-        Task({"part": "labels", "pods": pods}, alone, live_only=True),
-        Task({"part": "bare", "pods": pods}, alone, live_only=True),
-        Task({"part": "cache", "pods": pods}, alone),
+        Task({"part": "labels", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "bare", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "cache", "pods": pods}, alone, no_views=True),
     ]
 
 
 def _contention(parameters: Parameters) -> list[Task]:
     return [Task({"seconds": 0.6 if parameters.quick else 6.0})]
+
+
+def _selecting(parameters: Parameters) -> list[Task]:
+    sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
+    return [Task({"services": size}, no_views=True) for size in sizes]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -139,24 +148,34 @@ SCENARIOS = {
             "update",
             "watch events applied in batches of 1 and 100: labels unchanged, one or all changed",
             updates.Updates,
-            _one,
+            _writes,
             (
                 ("one label changed", "batches of 100"),
                 ("labels unchanged", "batches of 100"),
             ),
         ),
         Scenario(
+            "selecting",
+            "which services of a namespace select a pod, and what changing a service costs",
+            selecting.Selecting,
+            _selecting,
+            (
+                (f"{selecting.ASK}, 1,000 services", "repeat"),
+                (f"{selecting.OTHER}, 1,000 services", "batches of 1"),
+            ),
+        ),
+        Scenario(
             "load",
             "an empty store filled with pods of five labels",
             loading.Load,
-            _one,
+            _writes,
             (("load all pods", "batches of 500"),),
         ),
         Scenario(
             "replace",
             "a relist of the pods that the store holds",
             loading.Replace,
-            _one,
+            _writes,
             (("relist, nothing changed", "replace"),),
         ),
         Scenario(

@@ -7,7 +7,7 @@ write them in one more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,35 +64,34 @@ class CountedTable:
     table: str
     columns: tuple[str, ...]
 
-    def find(self, query: Query, names: Iterable[Name]) -> dict[Name, tuple[int, int]]:
-        """Return (id, n) of those names that have a row, in one statement."""
-        wanted = list(names)
-        if not wanted:
+    def find(self, query: Query, names: Sequence[Name]) -> dict[int, tuple[int, int]]:
+        """Return (id, n) of those names that have a row, by position, in one statement."""
+        if not names:
             return {}
-        rows = orjson.loads(query(self._find_sql, (to_json(wanted),)))
-        return {wanted[position]: (row_id, n) for position, row_id, n in rows}
+        rows = orjson.loads(query(self._find_sql, (to_json(names),)))
+        return {position: (row_id, n) for position, row_id, n in rows}
 
     def change(
-        self, query: Query, sequences: Sequences, changes: Mapping[Name, int]
-    ) -> tuple[dict[Name, int], list[Statement]]:
+        self, query: Query, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
+    ) -> tuple[list[int], list[Statement]]:
         """Work out new counts.
 
         Args:
             query: reads the table.
             sequences: gives ids to names that have no row yet.
+            names: distinct.
             changes: what is added to each count; 0 only asks for the id of a name that has a row.
 
         Returns:
             The id of each name, and the statements that write the counts.
         """
-        found = self.find(query, changes)
-        ids: dict[Name, int] = {}
+        found = self.find(query, names)
+        ids: list[int] = []
         written: list[Name] = []
         gone: list[Name] = []
-        for name, change in changes.items():
-            row = found.get(name)
-            row_id, n = row or (sequences.next(self.table), 0)
-            ids[name] = row_id
+        for position, (name, change) in enumerate(zip(names, changes, strict=True)):
+            row_id, n = found.get(position) or (sequences.next(self.table), 0)
+            ids.append(row_id)
             if n + change <= 0:
                 gone.append(name)
             elif change:

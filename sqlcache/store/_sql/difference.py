@@ -7,9 +7,8 @@ Elsewhere: finding out what changes (writer), the objects' own rows (object_rows
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from itertools import repeat, zip_longest
+from collections import Counter, defaultdict
+from itertools import zip_longest
 from typing import NamedTuple
 
 from sqlcache.store._sql.counted import (
@@ -27,9 +26,10 @@ from sqlcache.store._sql.terms import (
     Term,
     pack_ids,
     scope_name,
-    scope_of,
     terms,
 )
+
+Postings = dict[int, list[int]]  # object ids by label id
 
 
 class Old(NamedTuple):
@@ -46,40 +46,58 @@ class Old(NamedTuple):
         return bool(self.terms) and self.terms[-1][0] == INDEX_SCOPE
 
 
+class Counted(NamedTuple):
+    """Where the terms of a batch are counted.
+
+    Attributes:
+        scope_ids: of the scopes that objects come into, leave, or have changed terms in.
+        label_ids: of the terms that come or go, in the order in which they were met.
+        statements: write the counts.
+    """
+
+    scope_ids: dict[Scope, int]
+    label_ids: list[int]
+    statements: list[Statement]
+
+
 class Difference:
     """What a batch changes about scopes, terms and postings, summed up.
 
     Attributes:
-        removed: (label id, object id) of the postings that go.
+        removed: the postings that go.
         rescoped: (object id, new namespace) of the objects that changed it.
     """
 
     def __init__(self) -> None:
-        self.removed: list[tuple[int, int]] = []
+        self.removed: defaultdict[int, list[int]] = defaultdict(list)
         self.rescoped: list[tuple[int, Scope]] = []
-        self._entered: list[Scope] = []  # one entry for each object that comes into a scope
-        self._left: list[Scope] = []
-        self._gained: list[Term] = []  # one entry for each posting that comes
-        self._lost: list[Term] = []
-        # (object id, its terms, the label ids already known of them; [] if it is new)
-        self._terms: list[tuple[int, list[Term], list[int | None]]] = []
+        self._scopes: Counter[Scope] = Counter()  # what is added to their numbers of objects
+        self._places: dict[Term, int] = {}  # of terms that come or go: 0, 1, …
+        self._gained: defaultdict[int, list[int]] = defaultdict(list)  # object ids by place
+        self._lost: Counter[int] = Counter()  # numbers of postings by place
+        # Each object's terms in order: a label id (1, 2, …), or ~place where that is not known.
+        self._terms: list[tuple[int, list[int]]] = []
 
     def enter(self, object_id: int, row: Row) -> None:
         """An object comes."""
-        found = terms(row.namespace, row.labels, row.index_values)
-        self._entered.append(row.namespace)
+        places, gained = self._places, self._gained
+        self._scopes[row.namespace] += 1
         if any(row.index_values.values()):
-            self._entered.append(INDEX_SCOPE)
-        self._gained += found
-        self._terms.append((object_id, found, []))
+            self._scopes[INDEX_SCOPE] += 1
+        ids = []
+        for term in terms(row.namespace, row.labels, row.index_values):
+            place = places.setdefault(term, len(places))
+            gained[place].append(object_id)
+            ids.append(~place)
+        self._terms.append((object_id, ids))
 
     def leave(self, object_id: int, old: Old) -> None:
         """An object goes."""
-        self._left.append(old.namespace)
+        self._scopes[old.namespace] -= 1
         if old.indexed:
-            self._left.append(INDEX_SCOPE)
-        self._lost += old.terms
-        self.removed += zip(old.ids, repeat(object_id))
+            self._scopes[INDEX_SCOPE] -= 1
+        for term, label_id in zip(old.terms, old.ids, strict=True):
+            self._lose(object_id, term, label_id)
 
     def move(self, object_id: int, old: Old, row: Row) -> None:
         """An object gets other terms.
@@ -89,73 +107,56 @@ class Difference:
         """
         found = terms(row.namespace, row.labels, row.index_values)
         if row.namespace != old.namespace:
-            self._entered.append(row.namespace)
-            self._left.append(old.namespace)
+            self._scopes[row.namespace] += 1
+            self._scopes[old.namespace] -= 1
             self.rescoped.append((object_id, row.namespace))
-        indexed = any(row.index_values.values())
-        if indexed != old.indexed:
-            (self._entered if indexed else self._left).append(INDEX_SCOPE)
-        ids: list[int | None] = [*old.ids[: len(found)], *[None] * (len(found) - len(old.ids))]
-        for position, (before, after) in enumerate(zip_longest(old.terms, found)):
+        if change := any(row.index_values.values()) - old.indexed:
+            self._scopes[INDEX_SCOPE] += change
+        ids = []
+        for before, after, label_id in zip_longest(old.terms, found, old.ids):
             if before == after:
+                ids.append(label_id)
                 continue
             if before is not None:
-                self._lost.append(before)
-                self.removed.append((old.ids[position], object_id))
+                self._lose(object_id, before, label_id)
             if after is not None:
-                self._gained.append(after)
-                ids[position] = None
-        self._terms.append((object_id, found, ids))
+                place = self._places.setdefault(after, len(self._places))
+                self._gained[place].append(object_id)
+                ids.append(~place)
+        self._terms.append((object_id, ids))
 
-    def counted(
-        self, query: Query, sequences: Sequences, resource_id: int
-    ) -> tuple[dict[Scope, int], dict[Term, int], list[Statement]]:
+    def _lose(self, object_id: int, term: Term, label_id: int) -> None:
+        self._lost[self._places.setdefault(term, len(self._places))] += 1
+        self.removed[label_id].append(object_id)
+
+    def counted(self, query: Query, sequences: Sequences, resource_id: int) -> Counted:
         """Return the ids of scopes and of terms that come or go, and what counts them."""
-        by_term = Counter(self._gained)
-        by_term.subtract(self._lost)
-        by_scope = Counter(self._entered)
-        by_scope.subtract(self._left)
-        by_key: Counter[str] = Counter()
-        for (scope, key, _), change in by_term.items():
-            by_key[key] += change
-            by_scope[scope] += 0
-        scopes, statements = SCOPES.change(
+        changes = [
+            len(self._gained.get(place, ())) - self._lost.get(place, 0)
+            for place in range(len(self._places))
+        ]
+        scopes, keys = dict(self._scopes), Counter[str]()
+        for (scope, key, _), change in zip(self._places, changes, strict=True):
+            keys[key] += change
+            scopes.setdefault(scope, 0)
+        ids, statements = SCOPES.change(
             query,
             sequences,
-            {(resource_id, *scope_name(scope)): change for scope, change in by_scope.items()},
+            [(resource_id, *scope_name(scope)) for scope in scopes],
+            scopes.values(),
         )
-        key_ids, more = LABEL_KEYS.change(
-            query, sequences, {(key,): change for key, change in by_key.items()}
-        )
+        scope_ids = dict(zip(scopes, ids, strict=True))
+        ids, more = LABEL_KEYS.change(query, sequences, [(key,) for key in keys], keys.values())
         statements += more
-        scope_ids = {
-            scope_of(kind, namespace): row_id for (_, kind, namespace), row_id in scopes.items()
-        }
-        names = {
-            (scope_ids[scope], key_ids[key,], value): (scope, key, value)
-            for scope, key, value in by_term
-        }
-        label_ids, more = LABELS.change(
-            query, sequences, {name: by_term[term] for name, term in names.items()}
-        )
-        statements += more
-        return scope_ids, {names[name]: row_id for name, row_id in label_ids.items()}, statements
+        key_ids = dict(zip(keys, ids, strict=True))
+        names = [(scope_ids[scope], key_ids[key], value) for scope, key, value in self._places]
+        label_ids, more = LABELS.change(query, sequences, names, changes)
+        return Counted(scope_ids, label_ids, statements + more)
 
-    def resolved(
-        self, term_ids: Mapping[Term, int]
-    ) -> tuple[dict[int, bytes], list[tuple[int, int]]]:
-        """Return the packed term ids by object id, and (label id, object id) of new postings."""
-        packed: dict[int, bytes] = {}
-        added: list[tuple[int, int]] = []
-        for object_id, found, known in self._terms:
-            if known:
-                gained = [
-                    term_ids[term] for term, each in zip(found, known, strict=True) if not each
-                ]
-                fresh = iter(gained)
-                ids = [each or next(fresh) for each in known]
-            else:
-                ids = gained = [term_ids[term] for term in found]
-            added += zip(gained, repeat(object_id))
-            packed[object_id] = pack_ids(ids)
-        return packed, added
+    def resolved(self, label_ids: list[int]) -> tuple[dict[int, bytes], Postings]:
+        """Return the packed term ids by object id, and the postings that come."""
+        packed = {
+            object_id: pack_ids([each if each > 0 else label_ids[~each] for each in ids])
+            for object_id, ids in self._terms
+        }
+        return packed, {label_ids[place]: ids for place, ids in self._gained.items()}

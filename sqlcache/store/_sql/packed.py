@@ -22,7 +22,7 @@ from sqlcache.store._sql import object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.shelf import Shelf
-from sqlcache.store._sql.terms import Scope
+from sqlcache.store._sql.terms import Scope, digest
 
 _T = TypeVar("_T")
 
@@ -79,6 +79,11 @@ class PackedShelf(Shelf):
         except TypeError as error:
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
 
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        return digest(namespace, labels, index_values)
+
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         if not keys:
             return {}
@@ -116,6 +121,15 @@ class PackedShelf(Shelf):
         ids: list[int] = orjson.loads(query(_IDS, (resource_id,)))
         return ids
 
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        if namespace:
+            ids = orjson.loads(query(_IDS_OF_NAMESPACE, (resource_id, namespace)))
+        else:
+            ids = self.ids(query, resource_id)
+        return [each for each in ids if each not in excluded]
+
     def keys(self, query: Query, resource_id: int) -> list[str]:
         keys: list[str] = orjson.loads(query(_KEYS, (resource_id,)))
         return keys
@@ -148,11 +162,7 @@ class PackedShelf(Shelf):
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
-        if namespace:
-            ids = orjson.loads(query(_IDS_OF_NAMESPACE, (resource_id, namespace)))
-        else:
-            ids = self.ids(query, resource_id)
-        return self.fetch(query, [each for each in ids if each not in excluded])
+        return self.fetch(query, self.ids_but(query, resource_id, namespace, excluded))
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         object_id = query(_ID_BY_KEY, (resource_id, key))
@@ -213,6 +223,5 @@ def _decoded(query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object]]:
 
 
 def _stored(rows: str) -> Iterator[tuple[int, Stored]]:
-    for position, key, object_id, namespace, digest, terms in orjson.loads(rows):
-        stored = Stored(key, object_id, namespace, bytes.fromhex(digest), bytes.fromhex(terms))
-        yield position, stored
+    for position, key, object_id, namespace, *packed in orjson.loads(rows):
+        yield position, Stored(key, object_id, namespace, *map(bytes.fromhex, packed))

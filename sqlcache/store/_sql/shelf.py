@@ -19,7 +19,7 @@ from functools import partial
 from sqlcache.objects import Object, Objects
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.object_rows import Batch, Stored
-from sqlcache.store._sql.terms import Scope
+from sqlcache.store._sql.terms import Scope, fingerprint
 
 
 class Shelf(ABC):
@@ -32,6 +32,12 @@ class Shelf(ABC):
         Raises:
             ObjectError: the object cannot be encoded.
         """
+
+    @abstractmethod
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
@@ -69,6 +75,12 @@ class Shelf(ABC):
     @abstractmethod
     def ids(self, query: Query, resource_id: int) -> list[int]:
         """Return the ids of all objects."""
+
+    @abstractmethod
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        """Return the ids of all objects of a namespace, "" being all, but these."""
 
     @abstractmethod
     def keys(self, query: Query, resource_id: int) -> list[str]:
@@ -110,6 +122,11 @@ class LiveShelf(Shelf):
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
         return obj, None
 
+    def digest(
+        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
+    ) -> bytes:
+        return fingerprint(namespace, labels, index_values)
+
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         found = {}
         for position, key in enumerate(keys):
@@ -142,21 +159,27 @@ class LiveShelf(Shelf):
             if self._places.pop(stored.key, None) is not None:
                 del self._by_id[stored.id], self._keys[stored.id]
                 self._leave(stored.namespace, stored.id)
+        for object_id, row in batch.fresh:
+            self._keys[object_id] = row.key
+        for object_id, row in batch.moved:
+            namespace = self._places[row.key][1]
+            if namespace != row.namespace:
+                self._leave(namespace, object_id)
         for object_id, row in (*batch.fresh, *batch.moved):
-            place = self._places.get(row.key)
-            if place is not None and place[1] != row.namespace:
-                self._leave(place[1], object_id)
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
-            self._keys[object_id] = row.key
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
-            if row.kept is None:
-                raise RuntimeError(f"nothing is kept under {row.key!r}")
-            self._by_id[object_id] = row.kept
-            self._by_namespace.setdefault(row.namespace, {})[object_id] = row.kept
+            obj = row.parsed()
+            self._by_id[object_id] = obj
+            self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         return list(self._by_id)
+
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        return [each for each in self._members(namespace) if each not in excluded]
 
     def keys(self, query: Query, resource_id: int) -> list[str]:
         return list(self._places)
@@ -171,12 +194,15 @@ class LiveShelf(Shelf):
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
-        members = self._by_namespace.get(namespace, {}) if namespace else self._by_id
+        members = self._members(namespace)
         return [obj for object_id, obj in members.items() if object_id not in excluded]
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         place = self._places.get(key)
         return self._by_id[place[0]] if place else None
+
+    def _members(self, namespace: str) -> dict[int, Object]:
+        return self._by_namespace.get(namespace, {}) if namespace else self._by_id
 
     def _leave(self, namespace: str, object_id: int) -> None:
         members = self._by_namespace.get(namespace, {})

@@ -15,7 +15,7 @@ Elsewhere: the objects themselves (shelf), reading (selection).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -23,12 +23,11 @@ import orjson
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
-from sqlcache.store._sql.difference import Difference, Old
+from sqlcache.store._sql.difference import Difference, Old, Postings
 from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import (
     Term,
-    digest,
     labels_and_values,
     scope_of,
     terms,
@@ -41,14 +40,11 @@ _TERMS_BY_ID = (
     " WHERE s.resource_id = ? AND l.scope_id = s.id AND k.id = l.key_id"
     " AND l.id IN (SELECT value FROM json_each(?))"
 )
-_ADD_POSTINGS = (
-    "INSERT INTO posting (label_id, object_id)"
-    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+_PAIRS = (
+    "SELECT CAST(j.key AS INTEGER), m.value FROM json_each(?) j CROSS JOIN json_each(j.value) m"
 )
-_REMOVE_POSTINGS = (
-    "DELETE FROM posting WHERE (label_id, object_id) IN"
-    " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))"
-)
+_ADD_POSTINGS = f"INSERT INTO posting (label_id, object_id) {_PAIRS}"
+_REMOVE_POSTINGS = f"DELETE FROM posting WHERE (label_id, object_id) IN ({_PAIRS})"
 _ADD_RESOURCE = (
     "INSERT INTO resource (name, resource_version) VALUES (?, '') ON CONFLICT DO NOTHING"
 )
@@ -60,14 +56,16 @@ class Plan(NamedTuple):
 
     Attributes:
         statements: to be run in one transaction, in order, before the postings are written.
-        added, removed: (label id, object id) pairs.
+        added, removed: object ids by label id.
         batch: the objects.
+        old: what those that leave or move had, by id.
     """
 
     statements: list[Statement]
-    added: list[tuple[int, int]]
-    removed: list[tuple[int, int]]
+    added: Postings
+    removed: Postings
     batch: Batch
+    old: dict[int, Old]
 
 
 class Writer:
@@ -86,7 +84,7 @@ class Writer:
         if obj is None:
             return Row(key)
         kept, body = self._shelf.keep(key, obj)
-        terms_digest = digest(namespace, labels, values)
+        terms_digest = self._shelf.digest(namespace, labels, values)
         return Row(key, terms_digest, namespace, labels, values, kept, body, _identity(obj, body))
 
     def plan(
@@ -128,13 +126,16 @@ class Writer:
             difference.move(object_id, old[object_id], row)
         for object_id, row in fresh:
             difference.enter(object_id, row)
-        scope_ids, term_ids, statements = difference.counted(query, sequences, resource_id)
-        packed, added = difference.resolved(term_ids)
+        counted = difference.counted(query, sequences, resource_id)
+        packed, added = difference.resolved(counted.label_ids)
 
         batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
-        statements += self._shelf.statements(batch, scope_ids, sequences, resource_id)
-        statements += sequences.statements()
-        return Plan(statements, added, difference.removed, batch)
+        statements = [
+            *counted.statements,
+            *self._shelf.statements(batch, counted.scope_ids, sequences, resource_id),
+            *sequences.statements(),
+        ]
+        return Plan(statements, added, difference.removed, batch, old)
 
     def reindexed(
         self,
@@ -186,7 +187,7 @@ class Writer:
             labels = labels_of(obj)
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
-            if digest(stored.namespace, labels, values) != stored.digest:
+            if self._shelf.digest(stored.namespace, labels, values) != stored.digest:
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
@@ -198,14 +199,20 @@ def run(connection: sqlite3.Connection, plan: Plan) -> None:
     for sql, parameters in plan.statements:
         connection.execute(sql, parameters)
     if plan.removed:
-        connection.execute(_REMOVE_POSTINGS, (to_json(plan.removed),))
+        connection.execute(_REMOVE_POSTINGS, (_ordered(plan.removed),))
     add_postings(connection, plan.added)
 
 
-def add_postings(connection: sqlite3.Connection, pairs: Iterable[tuple[int, int]]) -> None:
-    """Write postings in key order, which fills pages from left to right."""
-    if ordered := sorted(pairs):
-        connection.execute(_ADD_POSTINGS, (to_json(ordered),))
+def add_postings(connection: sqlite3.Connection, postings: Postings) -> None:
+    """Write postings."""
+    if postings:
+        connection.execute(_ADD_POSTINGS, (_ordered(postings),))
+
+
+def _ordered(postings: Postings) -> str:
+    """Return postings as a JSON object in key order, which fills pages from left to right."""
+    ordered = {label_id: sorted(ids) for label_id, ids in sorted(postings.items())}
+    return orjson.dumps(ordered, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def resource_id(connection: sqlite3.Connection, resource: str) -> int:
