@@ -11,7 +11,9 @@ from typing import Any
 
 from sqlcache.client import Resource
 from sqlcache.errors import ApiStatusError
-from sqlcache.objects import Object, Objects
+from sqlcache.informer import Handler
+from sqlcache.objects import Object, Objects, meta_namespace_key_func
+from sqlcache.store.api import Store
 
 Action = dict[str, str]
 
@@ -114,6 +116,20 @@ class RecordingApi:
             self._number += 1
         self.put(resource, obj)
         return copy.deepcopy(obj)
+
+
+def show(store: Store, objs: Objects, handler: Handler) -> None:
+    """Have a cache show objects, and tell a handler what changed."""
+    before = {meta_namespace_key_func(obj): obj for obj in store.list()}
+    store.replace(copy.deepcopy(objs), "1")
+    for new in store.list():
+        old = before.pop(meta_namespace_key_func(new), None)
+        if old is None:
+            handler.on_add(new, False)
+        elif old != new:
+            handler.on_update(old, new)
+    for gone in before.values():
+        handler.on_delete(gone)
 
 
 def status_error(kind: str, resource: Resource, name: str) -> ApiStatusError:
