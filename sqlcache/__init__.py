@@ -8,7 +8,7 @@ the same Store, Indexer and Lister interfaces as the dict store that client-go h
         sqlcache.PodLister(store).pods("shop").list("app=web,tier in (a,b),!canary")
 """
 
-from sqlcache.lister import Lister, NamespaceLister, PodLister
+from sqlcache.lister import Lister, NamespaceLister, PodLister, ServiceLister
 from sqlcache.selectors import EVERYTHING, NOTHING, Selector, parse
 from sqlcache.store import open_store
 from sqlcache.store.api import Indexer, Store
@@ -21,6 +21,7 @@ __all__ = [
     "NamespaceLister",
     "PodLister",
     "Selector",
+    "ServiceLister",
     "Store",
     "open_store",
     "parse",

@@ -143,6 +143,35 @@ class IndexFunctionError(SqlcacheError, ValueError):
         )
 
 
+class SelectorFunctionError(SqlcacheError, ValueError):
+    """The function that tells what an object selects failed on it; the store is as it was."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(key, reason)
+        self.key, self.reason = key, reason
+
+    def __str__(self) -> str:
+        return f"unable to tell what the object with key {self.key!r} selects: {self.reason}"
+
+
+class NoSelectorsError(SqlcacheError, LookupError):
+    """The objects of a store select nothing, for the store was opened without a selector function.
+
+    Attributes:
+        resource: the plural resource name the store was opened for.
+    """
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.resource = resource
+
+    def __str__(self) -> str:
+        return (
+            f"nothing tells what objects of the resource {self.resource!r} select:"
+            " open the store with selector_func="
+        )
+
+
 class TransactionError(SqlcacheError):
     """Some operations of a transaction were skipped; the others were applied.
 
@@ -299,6 +328,22 @@ class ApiStatusError(SqlcacheError, OSError):
     def __str__(self) -> str:
         return self.message or f"{self.code} {self.reason}".strip()
 
+    def is_not_found(self) -> bool:
+        """Return whether the object, or its namespace, does not exist."""
+        return self.code == 404
+
+    def is_forbidden(self) -> bool:
+        """Return whether the request is understood and refused."""
+        return self.code == 403
+
+    def has_cause(self, reason: str) -> bool:
+        """Return whether the details name a cause, such as "NamespaceTerminating".
+
+        Source: apimachinery errors.HasStatusCause.
+        """
+        causes = self.details.get("causes") or ()
+        return any(isinstance(cause, dict) and cause.get("reason") == reason for cause in causes)
+
     @classmethod
     def from_status(cls, status: Any, retry_after: float | None = None) -> ApiStatusError:
         """Return the error that a decoded Status object stands for; other objects do as well.
@@ -319,6 +364,28 @@ class ApiStatusError(SqlcacheError, OSError):
             str(status.get("message") or ""),
             details,
             retry_after,
+        )
+
+
+class StaleCacheError(SqlcacheError, RuntimeError):
+    """A cache still shows an object as it was before a controller's own write: try again later.
+
+    Attributes:
+        resource: plural name of the resource.
+        resource_version: the version that the cache shows.
+        key: of the object.
+
+    Source: pkg/controller/endpoint syncService.
+    """
+
+    def __init__(self, resource: str, resource_version: str, key: str) -> None:
+        super().__init__(resource, resource_version, key)
+        self.resource, self.resource_version, self.key = resource, resource_version, key
+
+    def __str__(self) -> str:
+        return (
+            f"{self.resource} informer cache is out of date, resource version"
+            f" {self.resource_version} already processed for {self.resource} {self.key}"
         )
 
 

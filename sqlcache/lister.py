@@ -5,8 +5,10 @@ Source: client-go listers/core/v1, tools/cache listers.go.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlcache.errors import NotFoundError
-from sqlcache.objects import ALL_NAMESPACES, Object, Objects
+from sqlcache.objects import ALL_NAMESPACES, Object, Objects, labels_of, object_name
 from sqlcache.selectors import EVERYTHING, SelectorLike
 from sqlcache.store.api import Indexer
 
@@ -80,6 +82,26 @@ class Lister:
         """
         return self._indexer.select(ALL_NAMESPACES, selector)
 
+    def selecting(self, obj: Any) -> Objects:
+        """Return the objects in the namespace of an object whose own selector matches its labels.
+
+        An object without labels is asked for like any other: selectors without a positive term,
+        such as `{}`, match it. Objects that have no selector select nothing.
+
+        Args:
+            obj: need not be stored here. Without a namespace, all namespaces are looked at.
+
+        Raises:
+            ObjectError: it is no object.
+            NoSelectorsError: the store has no selector function.
+
+        Source: client-go listers' GetPodServices, GetPodPodDisruptionBudgets; k8s.io/endpointslice
+        util getServicesForPod. GetPodReplicaSets and its like refuse a pod without labels, and
+        treat none found as an error; this does neither.
+        """
+        namespace = object_name(obj).namespace
+        return self._indexer.selecting(namespace, labels_of(obj))
+
     def by_namespace(self, namespace: str) -> NamespaceLister:
         """Return a lister of one namespace; "" is all of them."""
         return NamespaceLister(self._indexer, self._resource, namespace)
@@ -106,4 +128,20 @@ class PodLister(Lister):
 
     def pods(self, namespace: str) -> NamespaceLister:
         """Return a lister of the pods of one namespace; "" is all of them."""
+        return self.by_namespace(namespace)
+
+
+class ServiceLister(Lister):
+    """The services of a store.
+
+    Example:
+        >>> ServiceLister(store).selecting(pod)
+    """
+
+    def __init__(self, indexer: Indexer) -> None:
+        """Make a lister of a store of services."""
+        super().__init__(indexer, "service")
+
+    def services(self, namespace: str) -> NamespaceLister:
+        """Return a lister of the services of one namespace; "" is all of them."""
         return self.by_namespace(namespace)

@@ -4,7 +4,8 @@
 |---|---|---|
 | dict | live | scan: client-go, and the model for answers |
 | dict-index | live | sets of keys |
-| sqlite | live | SQL in memory |
+| sqlite | live | SQL in memory; hot views from the second time on |
+| sqlite-cold | live | SQL in memory, every time |
 | sqlite-packed | bytes in the rows, decoded on the way out | SQL in memory |
 | sqlite-file | bytes in the rows | SQL on a WAL file in a temporary directory |
 """
@@ -29,16 +30,23 @@ class Backend:
         name: as in `--backends` and in results.
         store: what `open_store` takes; None stands for a new file.
         objects: object mode, None where the backend has none.
+        hot_members: bound of the hot views, None for the default.
     """
 
     name: str
     store: str | None
     objects: ObjectMode | None = None
+    hot_members: int | None = None
 
     @property
     def database(self) -> bool:
         """Whether there are database pages to count."""
         return self.store in (None, "sqlite")
+
+    @property
+    def cold(self) -> bool:
+        """Whether hot views are off."""
+        return self.hot_members == 0
 
     @property
     def decodes(self) -> bool:
@@ -53,6 +61,7 @@ BACKENDS = {
         Backend("dict", "dict"),
         Backend("dict-index", "dict-index"),
         Backend("sqlite", "sqlite", "live"),
+        Backend("sqlite-cold", "sqlite", "live", hot_members=0),
         Backend("sqlite-packed", "sqlite", "packed"),
         Backend("sqlite-file", None),
     )
@@ -62,14 +71,15 @@ BACKENDS = {
 class Subject:
     """One backend with one store open at a time."""
 
-    def __init__(self, backend: Backend, directory: Path) -> None:
+    def __init__(self, backend: Backend, directory: Path, resource: str) -> None:
         """Open an empty store.
 
         Args:
             backend: the backend.
             directory: where a file backend puts its files; whoever made it removes it.
+            resource: plural resource name.
         """
-        self.backend, self._directory = backend, directory
+        self.backend, self._directory, self._resource = backend, directory, resource
         self._numbers = count(1)
         self.store = self._open()
 
@@ -94,5 +104,12 @@ class Subject:
 
     def _open(self) -> Indexer:
         if self.backend.store is not None:
-            return open_store(self.backend.store, objects=self.backend.objects)
-        return open_store(f"sqlite:///{self._directory}/cache-{next(self._numbers)}.db")
+            backend = self.backend
+            return open_store(
+                backend.store,
+                self._resource,
+                objects=backend.objects,
+                hot_members=backend.hot_members,
+            )
+        path = self._directory / f"cache-{next(self._numbers)}.db"
+        return open_store(f"sqlite:///{path}", self._resource)

@@ -108,9 +108,7 @@ class _TaskRun:
     ) -> None:
         self.scenario, self.task, self.parameters = scenario, task, parameters
         self.nursery, self.announce = nursery, announce
-        self.wanted = [
-            name for name in parameters.backends if not (task.live_only and BACKENDS[name].decodes)
-        ]
+        self.wanted = [name for name in parameters.backends if task.suits(BACKENDS[name])]
         # Whose answer to each question is the right one, and it; None where nobody gave one yet.
         self.expected: list[tuple[str, Answer] | None] | None = None
         # Of timed answers, by line and question: the first backend's, so `dict`'s if it is there.

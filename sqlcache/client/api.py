@@ -1,14 +1,14 @@
-"""The protocol between an informer and whatever talks to the API server.
+"""The protocols between informers, controllers and whatever talks to the API server.
 
 Promises that an implementation makes
-- What it returns is decoded JSON that nobody else holds: the informer keeps it.
+- What it returns is decoded JSON that nobody else holds: an informer keeps it.
 - The label and field selector, if it has any, hold for the list and for the watch alike.
 - An answer with an HTTP status of 400 or above is raised as `ApiStatusError`; a refused connection
   as something that is a `ConnectionRefusedError`, any other failure to reach the server as some
   `OSError`.
-- It does not retry and does not wait: the informer knows when to try again.
-- A call returns soon after its `stop` signal is raised, in whatever way. One that does not only
-  makes `stop()` of the informer leave a thread behind until it returns.
+- It does not retry and does not wait: the caller knows when to try again.
+- A call that takes a `stop` signal returns soon after it is raised, in whatever way. One
+  that does not only makes `stop()` of the informer leave a thread behind until it returns.
 
 Source: client-go tools/cache listwatch.go; apimachinery metav1.ListOptions for the options.
 """
@@ -16,12 +16,34 @@ Source: client-go tools/cache listwatch.go; apimachinery metav1.ListOptions for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+from urllib.parse import quote
 
 from sqlcache.clock import StopSignal
+from sqlcache.objects import Object, Objects
 
 Page: TypeAlias = dict[str, Any]  # {"metadata": {"resourceVersion", "continue"?}, "items": [...]}
 Event: TypeAlias = dict[str, Any]  # {"type": "ADDED", "object": {...}}
+
+
+class Resource(NamedTuple):
+    """Names a resource, such as ("apps", "v1", "deployments").
+
+    Attributes:
+        group: API group; "" for the core.
+        version: its version.
+        plural: lower-case plural name, as in URLs.
+    """
+
+    group: str
+    version: str
+    plural: str
+
+    def path(self, namespace: str = "") -> str:
+        """Return the path of a list; all namespaces, or cluster-scoped, if namespace is ""."""
+        root = f"/apis/{quote(self.group)}" if self.group else "/api"
+        inside = f"/namespaces/{quote(namespace)}" if namespace else ""
+        return f"{root}/{quote(self.version)}{inside}/{quote(self.plural)}"
 
 
 class Watch(Protocol):
@@ -42,7 +64,10 @@ class Watch(Protocol):
 class ListWatch(Protocol):
     """Lists and watches one resource, as configured when it was made.
 
-    An attribute `supports_watch_list = False` says that `send_initial_events` cannot work.
+    An attribute `supports_watch_list = False` says that `send_initial_events` cannot work. An
+    attribute `source` is text that names what is listed: server, resource, namespace, selectors.
+    An informer whose store was filled from an equal `source` resumes the watch; without the
+    attribute it always lists.
     """
 
     def list_page(
@@ -89,3 +114,50 @@ class ListWatch(Protocol):
         Raises:
             ApiStatusError, OSError: see the module.
         """
+
+
+class ObjectsApi(Protocol):
+    """Reads and writes single objects of any resource. All methods may be called from any thread.
+
+    Every method raises `ApiStatusError`, `OSError` and `ApiDecodeError` as the module says, and
+    does not keep or change the objects it is given.
+
+    Source: client-go dynamic.ResourceInterface.
+    """
+
+    def create(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        """Create an object and return it as stored.
+
+        Args:
+            resource: what it is.
+            namespace: its namespace; "" for cluster-scoped resources.
+            obj: with `metadata.name` or `metadata.generateName`.
+        """
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        """Return an object as it is on the server now."""
+
+    def list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Objects:
+        """Return all objects that match, as they are on the server now.
+
+        Args:
+            resource: what they are.
+            namespace: "" for all, and for cluster-scoped resources.
+            label_selector: in the API's own syntax; the server selects.
+        """
+
+    def update(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        """Replace the object of that `metadata.name` and return it as stored.
+
+        The server refuses with a conflict unless `metadata.resourceVersion` is the stored one or
+        absent.
+        """
+
+    def patch(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+        """Change the fields that a JSON merge patch (RFC 7386) names; return the object as stored.
+
+        A field is removed by None; lists are replaced whole.
+        """
+
+    def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        """Delete an object. It stays for a while if it has finalizers or a grace period."""

@@ -3,9 +3,7 @@
     client = connect(context="prod")  # kubeconfig, or the pod's service account
     pods = ApiListWatch(client, Resource("", "v1", "pods"), namespace="shop", label_selector="app")
 
-Configuration, credentials (exec plug-ins, rotated tokens, client certificates), proxies and TLS are
-that package's. Its connection pool class is used as well, but with connections that can be cut from
-another thread, and its models are not: bodies are read raw and decoded by orjson, at a fifth of the
+That package's models are not used: bodies are read raw and decoded by orjson, at a fifth of the
 time and a third of the memory; long lists object by object while they come.
 
 Promises
@@ -15,45 +13,35 @@ Promises
   while it is still being made, within `connect_timeout_s`.
 - Label and field selector are sent with lists and watches alike.
 
-Elsewhere: retries and back-off (sqlcache.informer.reflector).
+Elsewhere: connections and configuration (client.connections), single objects (client.objects),
+retries and back-off (sqlcache.informer.reflector).
 Source: client-go rest/request.go; https://kubernetes.io/docs/reference/using-api/api-concepts/.
 """
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
-import orjson
-
-from sqlcache.client.api import Event, Page
+from sqlcache.client.api import Event, Page, Resource
+from sqlcache.client.connections import (
+    CONNECT_TIMEOUT_S,
+    CUT_ERRORS,
+    READ_TIMEOUT_S,
+    Call,
+    Connections,
+    connect,
+    connection_error,
+    decoded,
+)
 from sqlcache.clock import StopSignal
 from sqlcache.dumps._documents import Array, Mapping
 from sqlcache.dumps._json import JsonText
-from sqlcache.errors import (
-    ApiConnectionError,
-    ApiConnectionRefusedError,
-    ApiDecodeError,
-    ApiStatusError,
-    ApiTimeoutError,
-    DumpError,
-    shown,
-)
+from sqlcache.errors import ApiConnectionError, ApiDecodeError, DumpError, shown
 
-try:
-    import kubernetes
-    import urllib3
-except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError(
-        "sqlcache.client.transport needs: pip install 'sqlcache[kubernetes]'"
-    ) from error
+__all__ = ["ApiListWatch", "ApiWatch", "Resource", "connect"]
 
-CONNECT_TIMEOUT_S = 5.0
-READ_TIMEOUT_S = 60.0  # the API server's own limit of a list request
 # The server sends a BOOKMARK about every minute. Where it sends none, a quiet watch is opened anew
 # this often, which costs one request and misses nothing.
 WATCH_SILENCE_S = 120.0
@@ -61,53 +49,13 @@ WHOLE_BYTES = 4 << 20  # a list up to this is decoded in one call: some 10 ms
 _CHUNK_BYTES = 1 << 16
 
 
-class Resource(NamedTuple):
-    """Names a resource, such as ("apps", "v1", "deployments").
-
-    Attributes:
-        group: API group; "" for the core.
-        version: its version.
-        plural: lower-case plural name, as in URLs.
-    """
-
-    group: str
-    version: str
-    plural: str
-
-    def path(self, namespace: str = "") -> str:
-        """Return the path of a list; all namespaces, or cluster-scoped, if namespace is ""."""
-        root = f"/apis/{quote(self.group)}" if self.group else "/api"
-        inside = f"/namespaces/{quote(namespace)}" if namespace else ""
-        return f"{root}/{quote(self.version)}{inside}/{quote(self.plural)}"
-
-
-def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
-    """Return a `kubernetes.client.ApiClient`, as kubectl would connect.
-
-    Args:
-        kubeconfig: path; default: the variable KUBECONFIG, else ~/.kube/config, else the service
-            account of the pod that this runs in.
-        context: name of a context in it; default: the current one.
-
-    Raises:
-        kubernetes.config.ConfigException: there is no usable configuration.
-    """
-    configuration = kubernetes.client.Configuration()
-    try:
-        kubernetes.config.load_kube_config(
-            config_file=kubeconfig, context=context, client_configuration=configuration
-        )
-    except kubernetes.config.ConfigException:
-        if kubeconfig or context:
-            raise
-        kubernetes.config.load_incluster_config(client_configuration=configuration)
-    return kubernetes.client.ApiClient(configuration)
-
-
 class ApiListWatch:
     """Lists and watches one resource of an API server; see `sqlcache.client.ListWatch`.
 
     It may be used by several threads. It keeps its own connections; `close` frees the idle ones.
+
+    Attributes:
+        source: the URL of the list with its selectors, without credentials.
     """
 
     supports_watch_list = True
@@ -136,22 +84,16 @@ class ApiListWatch:
             read_timeout_s: limit for silence of the server during a list.
             watch_silence_s: limit for silence of the server during a watch.
         """
-        self._client, self._configuration = client, client.configuration
-        self._url = self._configuration.host.rstrip("/") + resource.path(namespace)
+        self._connections, self._path = Connections(client), resource.path(namespace)
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
-        self._list_timeout = urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s)
-        self._watch_timeout = urllib3.Timeout(connect=connect_timeout_s, read=watch_silence_s)
-        self._pools = _pools(self._configuration)
+        self.source = _source(client.configuration.host, self._path, self._selectors)
+        self._connect_timeout_s = connect_timeout_s
+        self._read_timeout_s, self._watch_silence_s = read_timeout_s, watch_silence_s
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        # clear() alone leaves them open until nothing refers to a pool, not even a traceback.
-        for key in self._pools.pools.keys():  # noqa: SIM118 - it cannot be iterated
-            pool = self._pools.pools.get(key)
-            if pool is not None:
-                pool.close()
-        self._pools.clear()
+        self._connections.close()
 
     def list_page(
         self, *, resource_version: str, limit: int, continue_token: str, stop: StopSignal
@@ -164,12 +106,10 @@ class ApiListWatch:
             query["limit"] = str(limit)
         if continue_token:
             query["continue"] = continue_token
-        call = _Call()
+        call = Call()
         forget = stop.call(call.cut)
         try:
-            response = self._request(query, self._list_timeout, call)
-            if response.status >= 400:
-                raise _status_error(response, _body(response))
+            response = self._request(query, self._read_timeout_s, call)
             page = _page(response)
         finally:
             forget()
@@ -198,45 +138,29 @@ class ApiListWatch:
             query["sendInitialEvents"] = "true"
         if allow_watch_bookmarks:
             query["allowWatchBookmarks"] = "true"
-        call = _Call()
+        call = Call()
         forget = stop.call(call.cut)
         try:
-            response = self._request(query, self._watch_timeout, call)
-            if response.status >= 400:
-                raise _status_error(response, _body(response))
+            response = self._request(query, self._watch_silence_s, call)
         finally:
             forget()
         return ApiWatch(response, call)
 
-    def _request(self, query: dict[str, str], timeout: Any, call: _Call) -> Any:
-        headers = {**self._client.default_headers, "Accept": "application/json"}
-        for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
-            if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
-        url = f"{self._url}?{urlencode(query)}" if query else self._url
-        _CALLS.current = call
-        try:
-            return self._pools.request(
-                "GET",
-                url,
-                headers=headers,
-                timeout=timeout,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise _connection_error(error) from error
-        except OSError as error:
-            raise _connection_error(error) from error
-        finally:
-            _CALLS.current = None
+    def _request(self, query: dict[str, str], read_timeout_s: float, call: Call) -> Any:
+        return self._connections.request(
+            "GET",
+            self._path,
+            query,
+            connect_timeout_s=self._connect_timeout_s,
+            read_timeout_s=read_timeout_s,
+            call=call,
+        )
 
 
 class ApiWatch:
     """A watch of an `ApiListWatch`; see `sqlcache.client.Watch`."""
 
-    def __init__(self, response: Any, call: _Call) -> None:
+    def __init__(self, response: Any, call: Call) -> None:
         """Take over a response whose headers were read."""
         self._response, self._call = response, call
         self._closed = self._read = False
@@ -271,11 +195,11 @@ class ApiWatch:
             else:
                 while chunk := self._response.read1(_CHUNK_BYTES):
                     yield chunk
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+        except (*CUT_ERRORS, ValueError, AttributeError) as error:
             if self._closed:  # a response that is closed while it is read fails in many ways
                 return
-            if isinstance(error, urllib3.exceptions.HTTPError | OSError):
-                raise _connection_error(error) from error
+            if isinstance(error, CUT_ERRORS):
+                raise connection_error(error) from error
             raise
 
     def _last(self, line: bytes) -> Event:
@@ -286,98 +210,10 @@ class ApiWatch:
             raise ApiConnectionError("the watch was cut in the middle of an event") from error
 
 
-class _Call:
-    """One request, so that another thread can cut its connection."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._cut = False
-
-    def uses(self, connected: socket.socket | None) -> None:
-        """Take note of the socket, and cut it if that was asked for."""
-        with self._lock:
-            self._socket = connected
-            if self._cut:
-                _shut(connected)
-
-    def cut(self) -> None:
-        """Make whoever reads or writes see the end. From any thread; twice is harmless."""
-        with self._lock:
-            self._cut = True
-            _shut(self._socket)
-
-    def over(self) -> None:
-        """Forget the socket: it may serve somebody else now."""
-        with self._lock:
-            self._socket = None
-
-
-class _CallOfThread(threading.local):
-    current: _Call | None = None
-
-
-_CALLS = _CallOfThread()
-
-
-def _shut(connected: socket.socket | None) -> None:
-    if connected is not None:
-        with suppress(OSError):  # the other side was faster
-            # Not the method of an SSLSocket, which drops what the reading thread still uses.
-            socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-
-class _Tracked:
-    """Tells the thread's call which socket serves it."""
-
-    sock: socket.socket | None
-
-    def connect(self) -> None:
-        super().connect()  # type: ignore[misc]
-        self._tell()
-
-    def request(self, *args: Any, **options: Any) -> None:
-        self._tell()
-        super().request(*args, **options)  # type: ignore[misc]
-
-    def _tell(self) -> None:
-        call = _CALLS.current
-        if call is not None:
-            call.uses(self.sock)
-
-
-class _HTTPConnection(_Tracked, urllib3.connection.HTTPConnection):  # type: ignore[misc]
-    pass
-
-
-class _HTTPSConnection(_Tracked, urllib3.connection.HTTPSConnection):  # type: ignore[misc]
-    pass
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):  # type: ignore[misc]
-    ConnectionCls = _HTTPConnection
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc]
-    ConnectionCls = _HTTPSConnection
-
-
-def _pools(configuration: Any) -> Any:
-    """Return a pool manager as the `kubernetes` package sets it up, with tracked connections."""
-    pools = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
-    if type(pools) in (urllib3.PoolManager, urllib3.ProxyManager):  # not over SOCKS
-        pools.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
-    return pools
-
-
-def _body(response: Any) -> bytes:
-    try:
-        body: bytes = response.read()
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise _connection_error(error) from error
-    finally:
-        response.release_conn()
-    return body
+def _source(host: str, path: str, selectors: dict[str, str]) -> str:
+    parts = urlsplit(host.rstrip("/") + path)
+    name = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, name, parts.path, urlencode(selectors), ""))
 
 
 def _page(response: Any) -> Any:
@@ -392,7 +228,7 @@ def _page(response: Any) -> Any:
         while len(start) < WHOLE_BYTES and (more := content.read(WHOLE_BYTES - len(start))):
             start += more
         if content.complete:
-            return _decoded(start)
+            return decoded(start)
         content.unread(start)
         documents = JsonText("list", content).documents()
         document = next(documents)
@@ -428,47 +264,14 @@ class _Content:
             return start
         try:
             found: bytes = self._response.read(size)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _connection_error(error) from error
+        except CUT_ERRORS as error:
+            raise connection_error(error) from error
         self.complete = not found
         return found
 
 
-def _decoded(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        start = shown(repr(body[:200]))
-        raise ApiDecodeError(f"the API server sent no JSON: {error}: {start}") from error
-
-
 def _event(line: bytes) -> Event:
-    event = _decoded(line)
+    event = decoded(line)
     if not isinstance(event, dict):
         raise ApiDecodeError(f"the API server sent no watch event: {shown(event)}")
     return event
-
-
-def _status_error(response: Any, body: bytes) -> ApiStatusError:
-    try:
-        status = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        status = None
-    wait = response.headers.get("Retry-After", "")
-    retry_after = float(wait) if wait.isdecimal() else None
-    if isinstance(status, dict) and status.get("kind") == "Status":
-        status.setdefault("code", response.status)
-        return ApiStatusError.from_status(status, retry_after)
-    text = body[:200].decode(errors="replace").strip() or str(response.reason or "")
-    return ApiStatusError(response.status, "", f"HTTP {response.status}: {text}", None, retry_after)
-
-
-def _connection_error(error: Exception) -> ApiConnectionError:
-    """Return our error for one of urllib3 or of the socket."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ConnectionRefusedError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:
-        return ApiConnectionRefusedError(str(error))
-    timeouts = (urllib3.exceptions.TimeoutError, TimeoutError)
-    return (ApiTimeoutError if isinstance(error, timeouts) else ApiConnectionError)(str(error))

@@ -13,11 +13,12 @@
 | shared.py | SharedInformer: applies the queue to the store, tells handlers |
 | handlers.py | handlers, their threads and registrations |
 | factory.py | one informer a resource, shared |
-| transforms.py, backoff.py | parts |
+| transforms.py, backoff.py, _metrics.py | parts |
 
 Source: client-go tools/cache, Kubernetes 1.36.
 """
 
+from sqlcache.informer._metrics import MetricsProvider
 from sqlcache.informer.backoff import Backoff
 from sqlcache.informer.factory import SharedInformerFactory
 from sqlcache.informer.handlers import FilteringHandler, Handler, HandlerFuncs, Registration
@@ -30,6 +31,7 @@ __all__ = [
     "FilteringHandler",
     "Handler",
     "HandlerFuncs",
+    "MetricsProvider",
     "ObjectType",
     "Reflector",
     "Registration",

@@ -35,6 +35,7 @@ class DeltaType(enum.Enum):
     REPLACED_ALL = "ReplacedAll"
     SYNC_ALL = "SyncAll"
     BOOKMARK = "Bookmark"
+    LOST = "Lost"
 
 
 EVENTS = (DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED)
@@ -48,12 +49,14 @@ class Replacement(NamedTuple):
         objects: transformed.
         unchanged: for each, whether it is the very object that the store holds.
         resource_version: of the list.
+        whole: whether it has all objects of the list; the transform may have refused some.
     """
 
     keys: Sequence[str]
     objects: Sequence[Object]
     unchanged: Sequence[bool]
     resource_version: str
+    whole: bool
 
 
 class Delta(NamedTuple):
@@ -122,7 +125,12 @@ class DeltaQueue:
         self._put_object(DeltaType.DELETED, obj)
 
     def replace(
-        self, objs: Sequence[Object], unchanged: Sequence[bool], resource_version: str
+        self,
+        objs: Sequence[Object],
+        unchanged: Sequence[bool],
+        resource_version: str,
+        *,
+        whole: bool = True,
     ) -> None:
         """Queue the result of a list.
 
@@ -130,17 +138,23 @@ class DeltaQueue:
             objs: already `transformed`.
             unchanged: for each, whether it is the very object that the store holds.
             resource_version: of the list.
+            whole: whether these are all objects of the list.
 
         Raises:
             ObjectError: one has no key; nothing is queued.
         """
         keys = [meta_namespace_key_func(obj) for obj in objs]
-        info = Replacement(keys, objs, unchanged, resource_version)
+        info = Replacement(keys, objs, unchanged, resource_version, whole)
+        self._put_initial(Delta(DeltaType.REPLACED_ALL, "", info))
+
+    def resume(self, resource_version: str) -> None:
+        """Queue that the store holds already what a list would bring, as of a resourceVersion."""
+        self._put_initial(Delta(DeltaType.BOOKMARK, "", resource_version))
+
+    def lost(self) -> None:
+        """Queue that an object could not be queued, so the store will lack it."""
         with self._changed:
-            self._put(Delta(DeltaType.REPLACED_ALL, "", info))
-            if not self._populated:
-                self._populated = True
-                self._initial_left = len(self._items)
+            self._put(Delta(DeltaType.LOST, "", None))
 
     def resync(self) -> None:
         """Queue a replay of the store."""
@@ -201,7 +215,13 @@ class DeltaQueue:
         delta = Delta(kind, key, self.transformed(obj))
         with self._changed:
             self._put(delta)
-            self._populated = True
+
+    def _put_initial(self, delta: Delta) -> None:
+        with self._changed:
+            self._put(delta)
+            if not self._populated:
+                self._populated = True
+                self._initial_left = len(self._items)
 
     def _put(self, delta: Delta) -> None:
         while self._exclusive and not self._closed:

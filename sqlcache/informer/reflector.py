@@ -3,6 +3,9 @@
 Flow of one round (`_list_and_watch`): a streaming list, or a paged list; then watches, one after
 the other, until one ends in a way that needs a new list. Between rounds it waits for the back-off.
 
+A store that still has what an earlier informer kept in it needs no list: the first round then
+begins with a short watch from the store's resourceVersion (`_resume`).
+
 Promises
 - It asks no more often than the back-off allows: a round that ends, for whatever reason, is
   followed by a delay; so is a watch that is refused or answered with 429.
@@ -37,6 +40,7 @@ from sqlcache.errors import (
     VeryShortWatchError,
     shown,
 )
+from sqlcache.informer._metrics import ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
 from sqlcache.objects import Object, Objects, meta_namespace_key_func, metadata, resource_version
 
@@ -46,6 +50,7 @@ PAGE_OBJECTS = 500  # client-go pager's defaultPageSize
 SHORTEST_WATCH_S = 300.0  # asked of the server; random up to twice that, so that they spread
 LONGEST_WATCH_S = 600.0
 VERY_SHORT_S = 1.0  # a watch that ends sooner and empty is taken for a fault
+RESUMED_WATCH_S = 3  # a bookmark, which confirms it, comes 2 s before the end of a watch
 STREAMS_AT_ONCE = 5  # streaming lists cut short or refused with 410, tried again without delay
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TOO_LARGE = "Too large resource version"
@@ -74,9 +79,20 @@ class Sink(Protocol):
         """Take the last state of an object that is gone."""
 
     def replace(
-        self, objs: Sequence[Object], unchanged: Sequence[bool], resource_version: str
+        self,
+        objs: Sequence[Object],
+        unchanged: Sequence[bool],
+        resource_version: str,
+        *,
+        whole: bool,
     ) -> None:
-        """Take a list of transformed objects, and which of them are the stored ones."""
+        """Take a list of transformed objects, which are the stored ones, and whether any lack."""
+
+    def resume(self, resource_version: str) -> None:
+        """Take note that events after this resourceVersion follow, and no list."""
+
+    def lost(self) -> None:
+        """Take note that an object could not be taken."""
 
     def resync(self) -> None:
         """Replay the store."""
@@ -132,11 +148,13 @@ class Reflector:
         expected: ObjectType | None = None,
         use_watch_list: bool = True,
         page_objects: int | None = None,
+        resume_from: str = "",
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
         share: Share = _share_nothing,
         resyncs: Callable[[StopSignal], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
+        metrics: ReflectorMetrics | None = None,
     ) -> None:
         """Make a reflector.
 
@@ -151,11 +169,14 @@ class Reflector:
             use_watch_list: try a streaming list first.
             page_objects: page size of all lists; None pages only where a server would have to
                 read from etcd anyway.
+            resume_from: the resourceVersion that the sink's store stands at, to go on from there;
+                "" lists.
             backoff: delays between rounds.
             rng: spreads the watch timeouts.
             share: puts the stored object in the place of each that equals it; see `Share`.
             resyncs: runs beside the watches of a round, in a thread of its own, until its signal.
             on_error: told why a round ended, as client-go's WatchErrorHandler; default: log it.
+            metrics: told of lists and watches.
         """
         self._list_watch, self._sink, self._clock, self._stop = list_watch, sink, clock, stop
         self._name, self._description, self._expected = name, description, expected
@@ -165,14 +186,18 @@ class Reflector:
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, hides nothing
         self._share, self._resyncs = share, resyncs
         self._on_error = on_error or self._log_error
-        self._rv = ""  # what was seen last
+        self._metrics = metrics
+        if metrics:
+            metrics.follow(self.last_sync_resource_version)
+        self._rv = resume_from  # what was seen last
+        self._unconfirmed = bool(resume_from)  # nobody knows yet whether the server knows it
         self._rv_unavailable = False  # the server answered 410 or "too large" to it
         self._paginated = False  # the first list came in pages, so later ones will as well
         self._relist_wanted = False
         self._watch: _Stream | None = None
 
     def last_sync_resource_version(self) -> str:
-        """Return the resourceVersion seen last, "" before the first list."""
+        """Return the resourceVersion seen last, "" before the first list of an empty store."""
         return self._rv
 
     def run(self) -> None:
@@ -198,6 +223,7 @@ class Reflector:
     def relist(self) -> None:
         """Have the current round ended, because the sink lost something. From any thread."""
         self._relist_wanted = True
+        self._unconfirmed = False
         watch = self._watch
         if watch is not None:
             watch.close()
@@ -206,6 +232,8 @@ class Reflector:
 
     def _list_and_watch(self) -> None:
         self._relist_wanted = False
+        if self._unconfirmed and self._resume():
+            return
         watch: _Stream | None = None
         if self._use_watch_list:
             try:
@@ -243,26 +271,30 @@ class Reflector:
             from_start = True
             if watch is None:
                 from_start = self._rv not in ("", "0")
-                opened = self._open(self._rv, streaming=False)
+                opened = self._open(self._rv, streaming=False, short=self._unconfirmed)
                 if opened is None:
                     continue
                 watch = opened
+            events = _Events(self, from_start=from_start)
             try:
-                self._follow(watch, started, _Events(self, from_start=from_start))
+                self._follow(watch, started, events)
+                quiet = self._unconfirmed and not (events.broke_off or self._relist_wanted)
+                if quiet and not self._confirm_quiet():
+                    return
             except ApiStatusError as error:
                 if is_too_many_requests(error):
                     self._wait(error)
                 else:
-                    self._log_end(error)
+                    self._note_end(error)
                     return
             except (VeryShortWatchError, ApiDecodeError) as error:
-                self._log_end(error)
+                self._note_end(error)
                 return
             if self._relist_wanted:
                 return
             watch = None
 
-    def _open(self, rv: str, *, streaming: bool) -> _Stream | None:
+    def _open(self, rv: str, *, streaming: bool, short: bool = False) -> _Stream | None:
         """Open a watch; None after waiting, when the server was not ready for it."""
         self._check_stop()
         spread = self._rng.random() * (LONGEST_WATCH_S - SHORTEST_WATCH_S)
@@ -272,7 +304,7 @@ class Reflector:
                 resource_version_match="NotOlderThan" if streaming else "",
                 send_initial_events=streaming,
                 allow_watch_bookmarks=True,
-                timeout_seconds=int(SHORTEST_WATCH_S + spread),
+                timeout_seconds=RESUMED_WATCH_S if short else int(SHORTEST_WATCH_S + spread),
                 stop=self._stop,
             )
         except Exception as error:
@@ -282,6 +314,8 @@ class Reflector:
             _LOG.debug("%s: watch refused, backing off: %s", self._name, error)
             self._wait(error)
             return None
+        if self._metrics:
+            self._metrics.watches.inc()
         return _Stream(watch)
 
     def _wait(self, error: Exception) -> None:
@@ -310,10 +344,14 @@ class Reflector:
             forget()
             if not complete:
                 watch.finish()
+                if self._metrics:
+                    self._metrics.watched(self._clock.now() - started, events.count)
         self._check_stop()
         if complete or self._relist_wanted:
             return complete
         if not events.count and self._clock.now() - started < VERY_SHORT_S:
+            if self._metrics:
+                self._metrics.short_watches.inc()
             raise VeryShortWatchError(self._name)
         return False
 
@@ -328,7 +366,52 @@ class Reflector:
         except OSError as error:
             self._check_stop()
             _LOG.info("%s: the watch broke off: %s", self._name, error)
+            events.broke_off = True
         return False
+
+    # Going on from what the store has
+
+    def _resume(self) -> bool:
+        """Watch on from where the store stands; return False if a list is needed first.
+
+        The API server answers any watch with 200. To a resourceVersion that it has forgotten, the
+        first event is an ERROR 410. To one that it has yet to reach it is silent: the store may be
+        of a cluster that was set up anew. It sends only what is newer than the resourceVersion
+        asked for, bookmarks included, so the first event of any kind confirms it; and the first
+        watch is a short one, for the sake of the bookmark before its end.
+        """
+        try:
+            self._watch_with_resync(None)
+        except ApiStatusError as error:
+            if not self._unconfirmed:
+                raise
+            self._note_end(error)
+        if not self._unconfirmed:
+            return True
+        self._unconfirmed = False
+        _LOG.info("%s: cannot resume from %s, listing %s", self._name, self._rv, self._description)
+        return False
+
+    def _confirm_quiet(self) -> bool:
+        """Tell a resource that does not change from a resourceVersion of the future.
+
+        A list of one object at exactly this resourceVersion is refused with 504 if it is yet to
+        come. That it may be too old for a list (410) does not matter: for the watch it was not.
+        """
+        try:
+            self._page(rv=self._rv, limit=1, token="")
+        except ApiStatusError as error:
+            if is_too_large(error):
+                self._rv_unavailable = True
+                return False
+            if not is_expired(error):
+                raise
+        self._confirm()
+        return True
+
+    def _confirm(self) -> None:
+        self._unconfirmed = False
+        self._sink.resume(self._rv)
 
     # The streaming list
 
@@ -343,7 +426,7 @@ class Reflector:
             tries += 1
             if tries > STREAMS_AT_ONCE and self._stop.sleep(self._backoff.step()):
                 raise _Stopped
-            started = self._clock.now()
+            started = self._list_begins()
             contents = _Contents(self)
             try:
                 watch = self._open("" if self._rv_unavailable else self._rv, streaming=True)
@@ -360,7 +443,7 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(*contents.objects(), contents.rv)
+                    self._sync(*contents.objects(), contents.rv, started, whole=contents.whole)
                 except ReflectorError:
                     watch.finish()
                     raise
@@ -369,6 +452,7 @@ class Reflector:
     # The plain list
 
     def _list(self) -> None:
+        started = self._list_begins()
         rv = "" if self._rv_unavailable else self._rv or "0"
         limit = self._page_size(rv)
         try:
@@ -388,7 +472,12 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.unchanged, found.rv)
+        self._sync(found.objects, found.unchanged, found.rv, started, whole=True)
+
+    def _list_begins(self) -> float:
+        if self._metrics:
+            self._metrics.lists.inc()
+        return self._clock.now()
 
     def _page_size(self, rv: str) -> int:
         if self._page_objects is not None:
@@ -423,10 +512,14 @@ class Reflector:
             resource_version=rv, limit=limit, continue_token=token, stop=self._stop
         )
 
-    def _sync(self, objs: Objects, unchanged: list[bool], rv: str) -> None:
+    def _sync(
+        self, objs: Objects, unchanged: list[bool], rv: str, started: float, *, whole: bool
+    ) -> None:
+        if self._metrics:
+            self._metrics.listed(self._clock.now() - started, len(objs))
         self._rv_unavailable = False
         try:
-            self._sink.replace(objs, unchanged, rv)
+            self._sink.replace(objs, unchanged, rv, whole=whole)
         except ObjectError as error:
             raise _unsynced(error) from error
         self._rv = rv
@@ -473,8 +566,11 @@ class Reflector:
         else:
             _LOG.error("%s: failed to watch", self._name, exc_info=error)
 
-    def _log_end(self, error: Exception) -> None:
+    def _note_end(self, error: Exception) -> None:
         expired = isinstance(error, ApiStatusError) and is_expired(error)
+        if self._unconfirmed and isinstance(error, ApiStatusError):
+            # A list not older than the store will do, unless its resourceVersion is none here.
+            self._rv_unavailable = not expired
         level = logging.DEBUG if expired else logging.WARNING
         _LOG.log(level, "%s: watch of %s ended: %s", self._name, self._description, error)
 
@@ -487,6 +583,7 @@ class _Events:
         # A watch from "" or "0" begins with ADDED events in no order: their RVs mean nothing.
         self._past_initial = from_start
         self.count = 0
+        self.broke_off = False  # the connection did, before the server ended the watch
 
     def take(self, event: Any) -> bool:
         usable = self._reflector._usable(event)
@@ -494,6 +591,8 @@ class _Events:
             return False
         kind, obj = usable
         rv = resource_version(obj)
+        if self._reflector._unconfirmed and rv != self._reflector._rv:
+            self._reflector._confirm()  # unlike a bookmark of where we are, which is no news
         if kind in ("MODIFIED", "DELETED", "BOOKMARK"):
             self._past_initial = True
         try:
@@ -501,6 +600,7 @@ class _Events:
         except Exception:  # noqa: BLE001 - the transform is somebody else's code
             name = self._reflector._name
             _LOG.exception("%s: %s event of %s is lost", name, kind, _key_or_text(obj))
+            self._lost()
         if self._past_initial:
             self._reached(rv)
         self.count += 1
@@ -508,6 +608,9 @@ class _Events:
 
     def _reached(self, rv: str) -> None:
         self._reflector._rv = rv
+
+    def _lost(self) -> None:
+        self._sink.lost()
 
     def _pass_on(self, kind: Any, obj: Object, rv: str) -> None:
         if kind == "ADDED":
@@ -531,6 +634,7 @@ class _Contents(_Events):
         self._unchanged: set[str] = set()
         self._unshared: dict[str, None] = {}
         self.rv = ""
+        self.whole = True
         self._complete = False
 
     def objects(self) -> tuple[Objects, list[bool]]:
@@ -543,6 +647,9 @@ class _Contents(_Events):
 
     def _reached(self, rv: str) -> None:
         self.rv = rv
+
+    def _lost(self) -> None:
+        self.whole = False
 
     def _pass_on(self, kind: Any, obj: Object, rv: str) -> None:
         if kind in ("ADDED", "MODIFIED"):

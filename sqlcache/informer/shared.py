@@ -6,8 +6,13 @@ one thread a handler.
 Promises
 - Only the informer writes the store, and a batch of events is one transaction. Handlers are told
   after it was committed, so a lister is at least as new as the event.
-- A store that is not empty at the start is reconciled by the first list, without an empty moment:
-  what it held is told as added, what is gone as tombstones.
+- A store that an earlier informer left complete, from an equal source, is taken up again: handlers
+  are told at once what it holds, the watch goes on from its resourceVersion, and `has_synced` waits
+  until the server confirmed that. If it does not, the first list is compared with the store.
+- Any other store that is not empty is reconciled by the first list: what that has is told as added,
+  what is gone as tombstones. In both cases readers see no empty moment.
+- The store bears the name of its source only while nothing is missing in it: never during a relist,
+  nor after an object was refused by the transform or the store.
 - A relist replaces the content first; then handlers are told of what is gone (tombstones), then
   of the rest in the order of the list.
 - If a store refuses an object, that object is logged and lost until it changes or a relist; if it
@@ -32,7 +37,8 @@ from typing import Self
 
 from sqlcache.client.api import Event, ListWatch
 from sqlcache.clock import Clock, MonotonicClock, StopSignal
-from sqlcache.errors import InformerStateError, ObjectError
+from sqlcache.errors import DatabaseError, InformerStateError, ObjectError
+from sqlcache.informer._metrics import MetricsProvider, ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
 from sqlcache.informer.deltas import Delta, DeltaQueue, DeltaType, Replacement
 from sqlcache.informer.handlers import (
@@ -86,6 +92,7 @@ class SharedInformer:
         use_watch_list: bool = True,
         page_objects: int | None = None,
         on_watch_error: Callable[[Exception], None] | None = None,
+        metrics: MetricsProvider | None = None,
         backoff: Backoff | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -93,17 +100,20 @@ class SharedInformer:
         """Make an informer. Nothing happens before `start`.
 
         Args:
-            list_watch: the resource.
+            list_watch: the resource. If it has a `source`, its watch is resumed where the store
+                was filled from an equal one.
             store: is kept true; the caller closes it, after `stop`.
             name: of its threads and in logs.
             description: the type of its objects in messages.
             expected: watch events with other objects are skipped.
             resync_period_s: how often handlers that ask for nothing else get all objects again;
                 0 for never, then no handler can ask for it.
-            transform: runs on each object before it is stored; see `informer.transforms`.
+            transform: runs on each object before it is stored; see `informer.transforms`. Its name
+                is part of the source, so one without, such as a lambda, rules resuming out.
             use_watch_list: try a streaming list first.
             page_objects: page size of all lists; default: client-go's rules.
             on_watch_error: told why a list or watch failed, before the back-off; default: log it.
+            metrics: makes the metrics of its lists and watches; see `sqlcache.metrics`.
             backoff: the delays, for tests.
             clock: for tests.
             rng: source of jitter and watch timeouts, for tests.
@@ -115,6 +125,7 @@ class SharedInformer:
         self._use_watch_list, self._page_objects = use_watch_list, page_objects
         self._clock = clock or MonotonicClock()
         self._backoff, self._rng = backoff, rng
+        self._metrics = ReflectorMetrics(metrics, name) if metrics else None
         # _deltas is held while a batch is applied and handed out, which can take long; _state only
         # for moments, to start, stop and change the registrations. _deltas is taken first.
         self._deltas, self._state = threading.Lock(), threading.Lock()
@@ -124,6 +135,10 @@ class SharedInformer:
         self._stop = StopSignal(self._clock)
         self._registrations: dict[Registration, None] = {}
         self._handler_number = 0
+        self._source = ""  # of what is listed, as transformed
+        self._noted = ""  # the source that the store bears
+        self._whole = True  # nothing that it should have got is missing in the store
+        self._told = False  # handlers know what the store holds
         self._queue: DeltaQueue | None = None
         self._reflector: Reflector | None = None
         self._threads: list[threading.Thread] = []
@@ -131,17 +146,32 @@ class SharedInformer:
     # Life
 
     def start(self) -> None:
-        """Begin to list, watch and call handlers, in threads; a second call is only logged."""
+        """Begin to list, watch and call handlers, in threads; a second call is only logged.
+
+        If the store is taken up again and there are handlers, its objects are read before this
+        returns.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        with self._deltas:
+            with self._state:
+                if self._started or self._stopped:
+                    _LOG.warning("%s: an informer can be started only once", self.name)
+                    return
+                self._started = True
+                registrations = list(self._registrations)
+            self._start(self._take_up(registrations))
+
+    def _start(self, resume_from: str) -> None:
         with self._state:
-            if self._started or self._stopped:
-                _LOG.warning("%s: an informer can be started only once", self.name)
+            if self._stopped:
                 return
-            self._started = True
-            queue = self._queue = DeltaQueue(self._clock, self._transform)
-            self._stop.call(queue.close)
-            reflector = self._reflector = self._new_reflector(queue)
             for registration in self._registrations:
                 registration.start()
+            queue = self._queue = DeltaQueue(self._clock, self._transform)
+            self._stop.call(queue.close)
+            reflector = self._reflector = self._new_reflector(queue, resume_from)
             self._threads = [
                 threading.Thread(target=run, args=args, name=f"{self.name}-{part}", daemon=True)
                 for part, run, args in (
@@ -151,6 +181,23 @@ class SharedInformer:
             ]
             for thread in self._threads:
                 thread.start()
+
+    def _take_up(self, registrations: Sequence[Registration]) -> str:
+        """Tell handlers what the store holds, if that can be resumed; return where from, or ""."""
+        self._source = _source(self._list_watch, self._transform)
+        try:
+            self._noted = self.store.source()
+            rv = self.store.last_store_sync_resource_version()
+            if not self._source or self._noted != self._source or rv in ("", "0"):
+                return ""
+            held = [Added(obj, True) for obj in self.store.list()] if registrations else []
+        except DatabaseError:
+            _LOG.exception("%s: what the store holds cannot be read, listing", self.name)
+            return ""
+        for registration in registrations:
+            registration.notify(held)
+        self._told = True
+        return rv
 
     def stop(self) -> None:
         """End everything, within a second; twice is harmless. The store can still be read.
@@ -203,17 +250,20 @@ class SharedInformer:
         return self._stopped
 
     def has_synced(self) -> bool:
-        """Return whether the first list is in the store; see also `Registration.has_synced`."""
+        """Return whether the first list is in the store, or the server let it be taken up again.
+
+        See also `Registration.has_synced`.
+        """
         return self._synced
 
     def wait_for_sync(self, timeout: float | None = None) -> bool:
-        """Wait until the first list is in the store.
+        """Wait for `has_synced`.
 
         Args:
             timeout: seconds; None waits for ever.
 
         Returns:
-            Whether it is; False after the timeout, or when the informer is stopped first.
+            Whether it has; False after the timeout, or when the informer is stopped first.
         """
         deadline = None if timeout is None else self._clock.now() + timeout
         with self._sync_changed:
@@ -282,7 +332,7 @@ class SharedInformer:
                 self._registrations[registration] = None
                 return registration
         with self._deltas:  # nothing changes between the objects there are and the first event
-            objs = self.store.list()
+            objs = self.store.list() if self._told else []  # or the first list tells them
             registration.notify([Added(obj, is_in_initial_list=True) for obj in objs])
             with self._state:
                 self._check_not_stopped(handler)
@@ -359,7 +409,7 @@ class SharedInformer:
 
     # The informer's thread
 
-    def _new_reflector(self, queue: DeltaQueue) -> Reflector:
+    def _new_reflector(self, queue: DeltaQueue, resume_from: str) -> Reflector:
         return Reflector(
             self._list_watch,
             queue,
@@ -370,11 +420,13 @@ class SharedInformer:
             expected=self._expected,
             use_watch_list=self._use_watch_list,
             page_objects=self._page_objects,
+            resume_from=resume_from,
             backoff=self._backoff,
             rng=self._rng,
             share=lambda objs: self._share(queue, objs),
             resyncs=self._resync_loop if self._resync_check_s else None,
             on_error=self._on_watch_error,
+            metrics=self._metrics,
         )
 
     def _process_loop(self, queue: DeltaQueue, reflector: Reflector) -> None:
@@ -386,6 +438,7 @@ class SharedInformer:
                 if self._stop.is_set():
                     return
                 _LOG.exception("%s: the store failed, listing again", self.name)
+                self._whole = False
                 reflector.relist()
             if queue.has_synced() and not self._synced:
                 self._become_synced()
@@ -400,6 +453,8 @@ class SharedInformer:
 
     def _process(self, deltas: Sequence[Delta], initial: bool) -> None:
         with self._deltas:
+            if not self._whole:
+                self._note_source("")  # before the store moves past what is missing
             first = deltas[0]
             if first.type is DeltaType.REPLACED_ALL:
                 self._replace(first.object, initial)
@@ -407,8 +462,15 @@ class SharedInformer:
                 self._tell([Updated(obj, obj, sync=True) for obj in self.store.list()])
             elif first.type is DeltaType.BOOKMARK:
                 self.store.bookmark(first.object)
+            elif first.type is DeltaType.LOST:
+                self._whole = False
             else:
                 self._apply(deltas, initial)
+
+    def _note_source(self, source: str) -> None:
+        if self._noted != source:
+            self.store.set_source(source)
+            self._noted = source
 
     def _apply(self, deltas: Sequence[Delta], initial: bool) -> None:
         """Apply events of different keys in one transaction, or one by one if one is refused."""
@@ -416,18 +478,20 @@ class SharedInformer:
         try:
             self.store.apply([_event(delta) for delta in deltas])
         except ValueError:
-            notifications = [
-                notification
-                for delta, notification in zip(deltas, notifications, strict=True)
-                if self._apply_one(_event(delta), delta.key)
-            ]
-        self._tell(notifications)
+            for delta, notification in zip(deltas, notifications, strict=True):
+                if self._apply_one(delta.key, _event(delta)):
+                    self._tell([notification])
+        else:
+            self._tell(notifications)
 
-    def _apply_one(self, event: Event, key: str) -> bool:
+    def _apply_one(self, key: str, *events: Event) -> bool:
+        """Apply the event of one object; return whether the store took it."""
         try:
-            self.store.apply([event])
+            self.store.apply(events)
         except ValueError:
             _LOG.exception("%s: the store refused %s", self.name, key)
+            self._whole = False
+            self._note_source("")
             return False
         return True
 
@@ -444,11 +508,12 @@ class SharedInformer:
         present = set(new.keys)
         absent = [key for key in known if key not in present]
         lost = self._stored(absent)
-        gone = [DeletedFinalStateUnknown(key, lost.get(key)) for key in absent]
+        changed = [Delta(DeltaType.DELETED, key, lost.get(key)) for key in absent]
+        news: list[tuple[str, Notification]] = [
+            (key, Deleted(DeletedFinalStateUnknown(key, lost.get(key)))) for key in absent
+        ]
         maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
         olds = self._stored(maybe_changed) if known else {}
-        rest: list[Notification] = []
-        changed: list[Delta] = []
         for key, obj, unchanged in zip(new.keys, new.objects, new.unchanged, strict=True):
             old = obj if unchanged else olds.get(key)
             if old is not None and _equal(old, obj):
@@ -457,54 +522,64 @@ class SharedInformer:
                 changed.append(Delta(DeltaType.UPDATED, key, obj))
             if not self._registrations:
                 continue
-            if old is None or initial:  # the store may have it from an earlier life
-                rest.append(Added(obj, initial))
+            if old is None or not self._told:
+                news.append((key, Added(obj, initial)))
             else:
-                rest.append(_updated(old, obj))
-        if known:
-            self._write(gone, changed, new.resource_version)
-        else:
-            self._fill(new)
-        self._tell([*map(Deleted, gone), *rest])
+                news.append((key, _updated(old, obj)))
+        left = {delta.key for delta in changed}
+        try:
+            self._write(changed, new, left, fill=not known)
+        except Exception:
+            # The relist that follows will find no difference in what was written.
+            if self._told:
+                written = {delta.key for delta in changed} - left
+                self._tell([each for key, each in news if key in written])
+            raise
+        self._tell([each for key, each in news if key not in left])
+        self._told = True
+        self._whole = new.whole and not left and new.resource_version not in ("", "0")
+        if self._whole:
+            self._note_source(self._source)
 
-    def _fill(self, new: Replacement) -> None:
+    def _write(
+        self, changed: Sequence[Delta], new: Replacement, left: set[str], *, fill: bool
+    ) -> None:
+        """Write what a list changes; its keys leave `left` as they are written.
+
+        In chunks, so that readers need not wait. Until the last one the store stands where it did
+        and bears no source, so that a process that dies in between lists again.
+        """
+        if changed or not new.whole or self._noted != self._source:
+            self._note_source("")
+        if fill and self._fill(new):
+            left.clear()
+            return
+        here = _bookmark(self.store.last_store_sync_resource_version())
+        for chunk in _chunks(changed):
+            events = [_event(delta) for delta in chunk]
+            try:
+                self.store.apply([*events, here])
+                left.difference_update(delta.key for delta in chunk)
+            except ValueError:
+                for delta, event in zip(chunk, events, strict=True):
+                    if self._apply_one(delta.key, event, here):
+                        left.discard(delta.key)
+        self.store.bookmark(new.resource_version)
+
+    def _fill(self, new: Replacement) -> bool:
+        """Write a list into an empty store at once; return whether the store took it."""
         try:
             self.store.replace(new.objects, new.resource_version)
         except ValueError:
-            for key, obj in zip(new.keys, new.objects, strict=True):
-                self._apply_one({"type": "ADDED", "object": obj}, key)
-            self.store.bookmark(new.resource_version)
-
-    def _write(
-        self, gone: Sequence[DeletedFinalStateUnknown], changed: Sequence[Delta], rv: str
-    ) -> None:
-        """Write what a relist changes, in chunks, each with the RV to resume from after it."""
-        # Until the last chunk the store stands where it did: a process that dies in between
-        # resumes from there and misses nothing.
-        old_rv = self.store.last_store_sync_resource_version()
-        deltas = [
-            *(Delta(DeltaType.DELETED, each.key, each.obj) for each in gone),
-            *changed,
-        ]
-        chunks = list(_chunks(deltas))
-        for number, chunk in enumerate(chunks, 1):
-            events = [_event(delta) for delta in chunk]
-            reached = _bookmark(rv if number == len(chunks) else old_rv)
-            try:
-                self.store.apply([*events, reached])
-            except ValueError:
-                for delta, event in zip(chunk, events, strict=True):
-                    self._apply_one(event, delta.key)
-                self.store.apply([reached])
-        if not chunks:
-            self.store.bookmark(rv)
+            return False
+        return True
 
     def _share(self, queue: DeltaQueue, objs: Objects) -> list[bool]:
         """Put stored objects in the place of their equals, so that a relist keeps no second copy.
 
         That they are the stored ones holds until the list is applied: nothing else comes before.
         """
-        if not self._synced or not queue.idle():
+        if not self._told or not queue.idle():
             return [False] * len(objs)  # the store is about to change; it may be locked for long
         try:
             keys = [meta_namespace_key_func(obj) for obj in objs]
@@ -566,6 +641,17 @@ def _event(delta: Delta) -> Event:
 
 def _bookmark(rv: str) -> Event:
     return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": rv}}}
+
+
+def _source(list_watch: ListWatch, transform: TransformFunc | None) -> str:
+    """Return the name of what an informer stores, "" if two that differ might have the same."""
+    source: str = getattr(list_watch, "source", "")
+    if not source or transform is None:
+        return source
+    name: str = getattr(transform, "__qualname__", "")
+    if not name or "<" in name:  # a lambda or a function in a function is not told from others
+        return ""
+    return f"{source} {transform.__module__}.{name}"
 
 
 def _updated(old: Object, new: Object) -> Updated:

@@ -8,6 +8,7 @@
 | any of these | `as_selector` |
 | a field selector, `kubectl --field-selector` | `parse_field_selector` |
 | requirements made one by one | `Selector([Requirement(...), ...])` |
+| an object with `spec.selector` | `service_selector`, `label_selector` |
 
 Promises
 - The same texts are accepted, the same labels match and errors have the same words as in
@@ -15,7 +16,7 @@ Promises
 - Selectors are immutable; threads may share them.
 
 Flow: _lexer, _parser (text) and _sources (objects) make Requirements, which a Selector compiles
-into one function (_matching).
+into one function (_matching). Many selectors are asked at once by a `SelectorIndex` (index).
 
 Elsewhere: fetching what a selector matches (store).
 """
@@ -38,6 +39,8 @@ from sqlcache.selectors.fields import (
     field_getter,
     parse_field_selector,
 )
+from sqlcache.selectors.index import SelectorIndex
+from sqlcache.selectors.owners import SelectorFunc, label_selector, service_selector
 from sqlcache.selectors.validation import validate_label_key, validate_label_value
 
 __all__ = [
@@ -51,13 +54,17 @@ __all__ = [
     "Operator",
     "Requirement",
     "Selector",
+    "SelectorFunc",
+    "SelectorIndex",
     "SelectorLike",
     "as_selector",
     "field_getter",
     "from_label_selector",
     "from_labels",
+    "label_selector",
     "parse",
     "parse_field_selector",
+    "service_selector",
     "validate_label_key",
     "validate_label_value",
 ]

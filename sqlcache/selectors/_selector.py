@@ -37,6 +37,7 @@ class Selector:
     requirements: tuple[Requirement, ...]
     _selectable: bool = field(repr=False)
     matches: Predicate = field(compare=False, repr=False)
+    _hash: int = field(compare=False, repr=False)
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         """Keep requirements; none selects everything.
@@ -65,6 +66,9 @@ class Selector:
                 return requirement.values[0] if exact else None
         return None
 
+    def __hash__(self) -> int:
+        return self._hash
+
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 
@@ -82,6 +86,8 @@ def _set(
     object.__setattr__(selector, "requirements", requirements)
     object.__setattr__(selector, "_selectable", selectable)
     object.__setattr__(selector, "matches", matches)
+    # Kept, for a selector is the key of hot views; its enums and tuples are slow to hash.
+    object.__setattr__(selector, "_hash", hash((requirements, selectable)))
 
 
 def _nothing() -> Selector:

@@ -20,6 +20,7 @@ from sqlcache.objects import (
     TransformFunc,
     deletion_handling_meta_namespace_key_func,
 )
+from sqlcache.selectors import SelectorFunc
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
 from sqlcache.store.scan import DictStore
@@ -40,8 +41,10 @@ def open_store(
     indexers: Indexers | None = None,
     key_func: KeyFunc = deletion_handling_meta_namespace_key_func,
     transform: TransformFunc | None = None,
+    selector_func: SelectorFunc | None = None,
     objects: ObjectMode | None = None,
     hot_objects: int | None = None,
+    hot_members: int | None = None,
     detect_mutation: bool = False,
 ) -> Indexer:
     """Open a store.
@@ -54,10 +57,16 @@ def open_store(
         indexers: index functions by name, see `sqlcache.store.api`.
         key_func: makes an object's key.
         transform: runs on each object before it is stored.
+        selector_func: tells what an object selects, for `selecting`; see `sqlcache.store.api`.
+            Default: `service_selector` for "services", none for other resources.
         objects: SQL backends only. "live" keeps the parsed objects in the process (default in
             memory); "packed" keeps them as bytes in their rows (always so in a file).
         hot_objects: SQL backends with packed objects only. How many decoded objects are kept at
             most for callers that read them again; 0 keeps none.
+        hot_members: SQL backends only. How many objects the results of selectors that are asked
+            again and again, which are kept and kept true by the writer, have together at most; 0
+            keeps no results. Default: 1,000,000 where objects are live, at 16 bytes each; else
+            `hot_objects`.
         detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
             for tests.
 
@@ -70,14 +79,17 @@ def open_store(
     """
     name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
     if name in ("dict", "dict-index"):
-        if objects is not None or hot_objects is not None:
-            raise BackendError(f"backend {name!r} has no option objects= or hot_objects=")
+        if (objects, hot_objects, hot_members) != (None, None, None):
+            raise BackendError(
+                f"backend {name!r} has no option objects=, hot_objects= or hot_members="
+            )
         memory = DictStore if name == "dict" else DictIndexStore
         return memory(
             resource,
             key_func=key_func,
             indexers=indexers,
             transform=transform,
+            selector_func=selector_func,
             detect_mutation=detect_mutation,
         )
     return SqliteStore(
@@ -85,9 +97,11 @@ def open_store(
         resource,
         objects=objects,
         hot_objects=DEFAULT_HOT_OBJECTS if hot_objects is None else hot_objects,
+        hot_members=hot_members,
         key_func=key_func,
         indexers=indexers,
         transform=transform,
+        selector_func=selector_func,
         detect_mutation=detect_mutation,
     )
 

@@ -19,8 +19,10 @@ from sqlcache.errors import (
     IndexerConflictError,
     IndexFunctionError,
     IndexNotFoundError,
+    NoSelectorsError,
     ObjectError,
     ObjectKeyError,
+    SelectorFunctionError,
     SqlcacheError,
     StoreClosedError,
     TransactionError,
@@ -37,11 +39,21 @@ from sqlcache.objects import (
     metadata,
     resource_version,
 )
-from sqlcache.selectors import Selector, SelectorLike, as_selector
+from sqlcache.selectors import (
+    Selector,
+    SelectorFunc,
+    SelectorLike,
+    as_selector,
+    service_selector,
+)
 from sqlcache.store._mutation import MutationDetector
-from sqlcache.store.api import Explanation, Keys, StoreStats, Transaction
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats, Transaction
 
 IndexValues = dict[str, tuple[str, ...]]
+Selectors = dict[str, tuple[str, Selector] | None]  # by key: namespace and selector; None: gone
+
+# By resource; others are declared by whoever opens the store.
+SELECTOR_FUNCS: Mapping[str, SelectorFunc] = {"services": service_selector}
 
 
 class Change(NamedTuple):
@@ -74,12 +86,14 @@ class BaseStore(ABC):
         key_func: KeyFunc = deletion_handling_meta_namespace_key_func,
         indexers: Indexers | None = None,
         transform: TransformFunc | None = None,
+        selector_func: SelectorFunc | None = None,
         detect_mutation: bool = False,
     ) -> None:
         self.resource = resource
         self._key_func = key_func
         self._transform = transform
         self._indexers: dict[str, IndexFunc] = dict(indexers or {})
+        self._selector_func = selector_func or SELECTOR_FUNCS.get(resource)
         self._write_lock = threading.Lock()  # held while changes are worked out and committed
         self._detector = MutationDetector(key_func) if detect_mutation else None
         self._closed = False
@@ -121,10 +135,17 @@ class BaseStore(ABC):
     def _count(self, namespace: str, selector: Selector) -> int: ...
 
     @abstractmethod
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Objects:
+        """Return the objects whose selector matches. There is a selector function."""
+
+    @abstractmethod
     def _explain(self, namespace: str, selector: Selector) -> Explanation: ...
 
     @abstractmethod
     def _stats(self) -> StoreStats: ...
+
+    @abstractmethod
+    def _size(self) -> StoreSize: ...
 
     @abstractmethod
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
@@ -138,6 +159,12 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _resource_version(self) -> str: ...
+
+    @abstractmethod
+    def _source(self) -> str: ...
+
+    @abstractmethod
+    def _set_source(self, source: str) -> None: ...
 
     @abstractmethod
     def _close(self) -> None:
@@ -208,6 +235,13 @@ class BaseStore(ABC):
             self._check_open()
             self._commit([], _checked_rv(resource_version))
 
+    def set_source(self, source: str) -> None:
+        if reason := unsound(source):
+            raise ValueError(f"source {reason}: {source!r:.200}")
+        with self._write_lock:
+            self._check_open()
+            self._set_source(source)
+
     def add_indexers(self, indexers: Indexers) -> None:
         with self._write_lock:
             self._check_open()
@@ -241,6 +275,12 @@ class BaseStore(ABC):
         self._check_open()
         return self._checked(self._select(namespace, as_selector(selector)))
 
+    def selecting(self, namespace: str, labels: Mapping[str, str] | None) -> Objects:
+        self._check_open()
+        if self._selector_func is None:
+            raise NoSelectorsError(self.resource)
+        return self._checked(self._selecting(namespace, _checked_labels(labels)))
+
     def count(self, namespace: str, selector: SelectorLike) -> int:
         self._check_open()
         return self._count(namespace, as_selector(selector))
@@ -252,6 +292,10 @@ class BaseStore(ABC):
     def stats(self) -> StoreStats:
         self._check_open()
         return self._stats()
+
+    def size(self) -> StoreSize:
+        self._check_open()
+        return self._size()
 
     def index(self, index_name: str, obj: Any) -> Objects:
         values = self._index_func(index_name)(obj)
@@ -276,6 +320,10 @@ class BaseStore(ABC):
     def last_store_sync_resource_version(self) -> str:
         self._check_open()
         return self._resource_version()
+
+    def source(self) -> str:
+        self._check_open()
+        return self._source()
 
     # Last of the reads: its name hides the builtin in the class body from here on.
     def list(self) -> Objects:
@@ -334,6 +382,22 @@ class BaseStore(ABC):
         _check_texts(key, namespace, "" if rv is None else rv, labels)
         values = index_values(self._indexers, key, obj) if self._indexers else {}
         return Change(key, obj, namespace, labels, values)
+
+    def _selectors_of(self, changes: Iterable[Change]) -> Selectors:
+        """Return what objects select from now on; empty where nothing tells.
+
+        Raises:
+            SelectorFunctionError: the function failed on one.
+        """
+        func = self._selector_func
+        if func is None:
+            return {}
+        return {
+            change.key: None
+            if change.obj is None
+            else (change.namespace, selector_of(func, change.key, change.obj))
+            for change in changes
+        }
 
     def _index_func(self, index_name: str) -> IndexFunc:
         self._check_open()
@@ -425,6 +489,17 @@ def unsound(text: str) -> str | None:
     return "contains NUL" if "\0" in text else None
 
 
+def _checked_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    if labels is None:
+        return {}
+    if not isinstance(labels, Mapping):
+        raise TypeError(f"labels are a mapping, not {labels!r:.200}")
+    for text in (*labels, *labels.values()):
+        if not isinstance(text, str):
+            raise TypeError(f"label keys and values are strings, not {text!r:.200}")
+    return labels
+
+
 def _checked_values(values: Any) -> tuple[str, ...]:
     distinct = () if isinstance(values, str) else tuple(dict.fromkeys(values))
     if isinstance(values, str) or not all(isinstance(value, str) for value in distinct):
@@ -447,3 +522,18 @@ def index_values(indexers: Indexers, key: str, obj: Object) -> IndexValues:
         except Exception as error:
             raise IndexFunctionError(key, name, str(error)) from error
     return values
+
+
+def selector_of(func: SelectorFunc, key: str, obj: Object) -> Selector:
+    """Return what an object selects.
+
+    Raises:
+        SelectorFunctionError: the function failed.
+    """
+    try:
+        selector = func(obj)
+        if not isinstance(selector, Selector):
+            raise TypeError(f"a selector function returns a Selector, not {selector!r:.200}")
+    except Exception as error:
+        raise SelectorFunctionError(key, str(error)) from error
+    return selector

@@ -21,8 +21,9 @@ from itertools import chain
 from typing import Any
 
 from sqlcache.objects import Object, Objects, labels_of
-from sqlcache.store._base import BaseStore, Change, IndexValues
-from sqlcache.store.api import Keys, LabelKeyStats, StoreStats
+from sqlcache.selectors import Selector
+from sqlcache.store._base import BaseStore, Change, IndexValues, Selectors
+from sqlcache.store.api import Keys, LabelKeyStats, StoreSize, StoreStats
 
 _POSTING_BYTES = 33  # one entry of a large set: 16 bytes at the usual fill
 
@@ -38,7 +39,7 @@ class MemoryStore(BaseStore):
     def __init__(self, resource: str = "pods", **options: Any) -> None:
         super().__init__(resource, **options)
         self._lock = threading.Lock()
-        self._rv = ""
+        self._rv = self._from = ""
         self._objects: dict[str, Object] = {}
         self._records: dict[str, _Record] = {}
         self._by_namespace: dict[str, dict[str, Object]] = {}
@@ -52,24 +53,34 @@ class MemoryStore(BaseStore):
     def _drop_labels(self, key: str) -> None:
         """Forget the labels of an object that goes. self._lock is held."""
 
+    @abstractmethod
+    def _put_selector(self, key: str, namespace: str, selector: Selector) -> None:
+        """Note what an object selects that comes or changes. self._lock is held."""
+
+    @abstractmethod
+    def _drop_selector(self, key: str) -> None:
+        """Forget what an object selects that goes. self._lock is held."""
+
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
+        selectors = self._selectors_of(changes)
         with self._lock:
             for change in changes:
                 if change.obj is None:
                     self._remove(change.key)
                 else:
-                    self._store(change, change.obj)
+                    self._store(change, change.obj, selectors)
             if rv is not None:
                 self._rv = rv
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         latest = {change.key: change for change in changes}
+        selectors = self._selectors_of(latest.values())
         with self._lock:
             for key in self._objects.keys() - latest.keys():
                 self._remove(key)
             for change in latest.values():
                 if change.obj is not None:
-                    self._store(change, change.obj)
+                    self._store(change, change.obj, selectors)
             self._rv = rv
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
@@ -81,7 +92,7 @@ class MemoryStore(BaseStore):
                 self._index(key, {}, added)
                 self._records[key] = (namespace, {**values_before, **added})
 
-    def _store(self, change: Change, obj: Object) -> None:
+    def _store(self, change: Change, obj: Object, selectors: Selectors) -> None:
         key, namespace = change.key, change.namespace
         old = self._records.get(key)
         if old is None:
@@ -96,6 +107,8 @@ class MemoryStore(BaseStore):
         self._records[key] = (namespace, change.index_values)
         self._by_namespace.setdefault(namespace, {})[key] = obj
         self._put_labels(change)
+        if selected := selectors.get(key):
+            self._put_selector(key, *selected)
 
     def _remove(self, key: str) -> None:
         record = self._records.pop(key, None)
@@ -105,6 +118,7 @@ class MemoryStore(BaseStore):
             self._leave_namespace(key, namespace)
             self._index(key, values, {})
             self._drop_labels(key)
+            self._drop_selector(key)
 
     def _leave_namespace(self, key: str, namespace: str) -> None:
         members = self._by_namespace[namespace]
@@ -173,6 +187,24 @@ class MemoryStore(BaseStore):
         with self._lock:
             self._check_open()
             return self._rv
+
+    def _source(self) -> str:
+        with self._lock:
+            self._check_open()
+            return self._from
+
+    def _set_source(self, source: str) -> None:
+        with self._lock:
+            self._from = source
+
+    def _label_terms(self) -> int | None:
+        """Return how many terms are indexed. self._lock is held."""
+        return None
+
+    def _size(self) -> StoreSize:
+        with self._lock:
+            self._check_open()
+            return StoreSize(len(self._objects), self._label_terms(), None)
 
     def _stats(self) -> StoreStats:
         with self._lock:

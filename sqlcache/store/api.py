@@ -19,6 +19,12 @@ Index functions
     anything, must not change the object, and must not call the store. If it raises, the write
     fails with `IndexFunctionError` and changes nothing.
 
+The selector function
+    Where the objects are such that select others, as services select pods, a function from an
+    object to its Selector makes `selecting` answer which of them select given labels. Stores of
+    "services" have one; others are given theirs when they are opened. The rules for index functions
+    hold for it, with `SelectorFunctionError`.
+
 Elsewhere: choosing a backend (`sqlcache.open_store`), selectors (sqlcache.selectors), read-only
 views for controllers (sqlcache.lister).
 Source: client-go tools/cache store.go, index.go, thread_safe_store.go, listers.go.
@@ -96,6 +102,27 @@ class LabelKeyStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewStats:
+    """What a store's hot views do. Counts are since it was opened.
+
+    Attributes:
+        hits: reads answered by a view; under threads some may go uncounted.
+        misses: reads that had to ask the database.
+        evictions: views that went to make room.
+        views: how many there are.
+        members: objects in all of them together; one in two views counts twice.
+        limit: the most members; a view costs 64 besides its own.
+    """
+
+    hits: int
+    misses: int
+    evictions: int
+    views: int
+    members: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStats:
     """What a store holds.
 
@@ -107,6 +134,7 @@ class StoreStats:
         namespaces: number of namespaces with objects.
         label_keys: one entry a label key, the most expensive first.
         database_bytes: bytes of all database pages; None for backends without a database.
+        views: of the hot views; None for backends without a database.
     """
 
     backend: str
@@ -115,6 +143,23 @@ class StoreStats:
     objects: int
     namespaces: int
     label_keys: tuple[LabelKeyStats, ...]
+    database_bytes: int | None
+    views: ViewStats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """How large a store is.
+
+    Attributes:
+        objects: number of objects.
+        label_terms: number of different (namespace, label key, value); None where labels are not
+            indexed.
+        database_bytes: as in `StoreStats`.
+    """
+
+    objects: int
+    label_terms: int | None
     database_bytes: int | None
 
 
@@ -133,6 +178,7 @@ class Store(Protocol):
             ObjectError: it cannot be kept, for instance because a label is not a string.
             TransformError: the transform failed.
             IndexFunctionError: an index function failed.
+            SelectorFunctionError: the selector function failed.
             DatabaseError: the database refused.
         """
 
@@ -184,7 +230,8 @@ class Store(Protocol):
 
         Raises:
             TransactionError: some had no usable key and were skipped; the others were applied.
-            IndexFunctionError, ObjectError, DatabaseError: nothing was applied.
+            IndexFunctionError, SelectorFunctionError, ObjectError, DatabaseError: nothing was
+                applied.
 
         The store's RV becomes that of the last operation's object, if it has metadata.
         Source: client-go cache.TransactionStore.
@@ -195,6 +242,23 @@ class Store(Protocol):
 
     def last_store_sync_resource_version(self) -> str:
         """Return the store's RV: opaque, "" at first."""
+
+    def set_source(self, source: str) -> None:
+        """Note where the content comes from; a file keeps it.
+
+        Args:
+            source: any text that names a cluster, a resource and selectors. "" takes it back: what
+                is stored may not be all that the source had at the store's RV.
+
+        Raises:
+            ValueError: text that no backend can keep.
+        """
+
+    def source(self) -> str:
+        """Return what `set_source` noted, "" at first.
+
+        If it is not "", a watch of that source may go on from the store's RV.
+        """
 
     def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Apply watch events as one batch: one transaction, one step for readers.
@@ -244,6 +308,22 @@ class Indexer(Store, Protocol):
         Source: client-go cache.ListAll, ListAllByNamespace.
         """
 
+    def selecting(self, namespace: str, labels: Mapping[str, str] | None) -> Objects:
+        """Return the objects of a namespace whose own selector matches labels.
+
+        Args:
+            namespace: exact name; "" means all namespaces.
+            labels: those of the object that may be selected; None is none, which selectors without
+                a positive term match.
+
+        Raises:
+            NoSelectorsError: the store has no selector function.
+            SelectorFunctionError: it failed on an object that another process put into the file.
+            TypeError: the labels are no mapping from strings to strings.
+
+        Source: k8s.io/endpointslice util getServicesForPod.
+        """
+
     def count(self, namespace: str, selector: SelectorLike) -> int:
         """Return the number of objects that `select` would return."""
 
@@ -252,6 +332,9 @@ class Indexer(Store, Protocol):
 
     def stats(self) -> StoreStats:
         """Tell what the store holds and which label keys cost most. Reads everything: slow."""
+
+    def size(self) -> StoreSize:
+        """Tell how large the store is, for monitoring. Reads no objects; counts the terms."""
 
     def index(self, index_name: str, obj: Any) -> Objects:
         """Return the objects that share an index value with this one.

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlcache.objects import Objects
-from sqlcache.selectors import NOTHING, Operator, Requirement, Selector
+from sqlcache.selectors import NOTHING, Operator, Requirement, Selector, SelectorIndex
 from sqlcache.store._base import Change
 from sqlcache.store._memory import MemoryStore
 from sqlcache.store.api import Explanation
@@ -36,6 +36,7 @@ class DictIndexStore(MemoryStore):
         super().__init__(resource, **options)
         self._postings: dict[str, _Postings] = {}  # by namespace
         self._labels: dict[str, tuple[str, tuple[str, ...]]] = {}  # namespace, then key, value, …
+        self._selectors: SelectorIndex[str] = SelectorIndex()  # by key; scopes are namespaces
 
     def _put_labels(self, change: Change) -> None:
         key, namespace = change.key, change.namespace
@@ -56,6 +57,18 @@ class DictIndexStore(MemoryStore):
         if old is not None:
             self._unlink(key, *old)
 
+    def _put_selector(self, key: str, namespace: str, selector: Selector) -> None:
+        self._selectors.add(key, selector, namespace)
+
+    def _drop_selector(self, key: str) -> None:
+        self._selectors.remove(key)
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Objects:
+        with self._lock:
+            self._check_open()
+            objects = self._objects
+            return [objects[key] for key in self._selectors.matching(labels, namespace or None)]
+
     def _unlink(self, key: str, namespace: str, labels: tuple[str, ...]) -> None:
         del self._labels[key]
         postings = self._postings[namespace]
@@ -69,6 +82,9 @@ class DictIndexStore(MemoryStore):
                 del postings[name]
         if not postings:
             del self._postings[namespace]
+
+    def _label_terms(self) -> int:
+        return sum(len(values) for each in self._postings.values() for values in each.values())
 
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:

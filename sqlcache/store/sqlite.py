@@ -17,36 +17,53 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Any, Literal
 
 import orjson
 
-from sqlcache.errors import BackendError
-from sqlcache.objects import Object, Objects
+from sqlcache.errors import BackendError, NoSelectorsError
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.selectors import NOTHING, Requirement, Selector
-from sqlcache.store._base import BaseStore, Change, IndexValues, index_values, unsound
+from sqlcache.store._base import (
+    BaseStore,
+    Change,
+    IndexValues,
+    Selectors,
+    index_values,
+    unsound,
+)
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import PackedShelf, batched
+from sqlcache.store._sql.selecting import FiledSelectors
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
+from sqlcache.store._sql.views import HotViews, Write
 from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
-from sqlcache.store.api import Explanation, Keys, StoreStats
+from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
 # keep its pause below 100 ms.
 DEFAULT_HOT_OBJECTS = 2_500
+# 16 bytes each, where objects are kept parsed anyway: 16 MB.
+DEFAULT_HOT_MEMBERS = 1_000_000
 _OBJECTS_PER_PLAN = 2_000  # these two bound what one statement takes as its parameter
 _BYTES_PER_PLAN = 64 * 2**20
 _POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the fuller the pages
 
 _RESOURCE = "SELECT id FROM resource WHERE name = ?"
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
-_SET_VERSION = "UPDATE resource SET resource_version = ? WHERE name = ?"
+_SET_VERSIONS = (
+    "UPDATE resource SET resource_version = ifnull(?, resource_version), version = version + ?"
+    " WHERE name = ?"
+)
+_CONTENT_VERSION = "SELECT version FROM resource WHERE id = ?"
+_SOURCE = "SELECT source FROM resource WHERE name = ?"
+_SET_SOURCE = "UPDATE resource SET source = ? WHERE name = ?"
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
 _INDEX = (
     " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
@@ -73,6 +90,7 @@ class SqliteStore(BaseStore):
         *,
         objects: Literal["live", "packed"] | None = None,
         hot_objects: int = DEFAULT_HOT_OBJECTS,
+        hot_members: int | None = None,
         **options: Any,
     ) -> None:
         """Open a store.
@@ -82,6 +100,8 @@ class SqliteStore(BaseStore):
             resource: plural resource name.
             objects: "live" or "packed"; default "live" in memory, always "packed" in a file.
             hot_objects: how many decoded objects a packed store keeps at most.
+            hot_members: how many members the hot views have at most, 0 for no views; default
+                1,000,000 where objects are live, else `hot_objects`.
             options: see `sqlcache.open_store`.
 
         Raises:
@@ -94,12 +114,20 @@ class SqliteStore(BaseStore):
             raise BackendError("a file keeps its objects packed: objects='live' is for memory")
         if hot_objects < 0:
             raise BackendError(f"hot_objects is 0 or more, not {hot_objects}")
+        if hot_members is not None and hot_members < 0:
+            raise BackendError(f"hot_members is 0 or more, not {hot_members}")
         super().__init__(resource, **options)
         self._live = path is None and objects != "packed"
         self._shelf: Shelf = (
             LiveShelf() if self._live else PackedShelf(hot_objects, versioned=path is not None)
         )
         self._in_memory = path is None
+        if hot_members is None:
+            hot_members = DEFAULT_HOT_MEMBERS if self._live else hot_objects
+        self._views = HotViews(hot_members)
+        self._filed: FiledSelectors | None = None
+        if self._selector_func is not None:
+            self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
         self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
         self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
@@ -119,31 +147,47 @@ class SqliteStore(BaseStore):
         """
         if isinstance(self._shelf, PackedShelf):
             self._shelf.forget_decoded()
+            self._views.clear()
 
     # Writes
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
         # A key that no store can hold is not there to be deleted.
         rows = [self._writer.row(change) for change in changes if not unsound(change.key)]
+        selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
+        followers: list[Callable[[], None]] = []
         batches = list(_plannable(rows)) or [[]]
         if self._in_memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
             plan = self._writer.plan(self._db.one, resource, batches[0])
-            with self._db.writing([self._shelf.follow(plan.batch)]) as connection:
+            with self._db.writing(followers) as connection:
                 run(connection, plan)
-                self._set_version(connection, rv)
+                self._set_versions(connection, rv, changed=bool(changes))
+                followers.append(self._shelf.follow(plan.batch))
+                if changes:
+                    write = Write(plan.batch, plan.old)
+                    followers += self._following(connection, resource, [write], selectors)
             return
-        followers: list[Callable[[], None]] = []
         with self._db.writing(followers) as connection:
+            writes = []
             for batch in batches:
                 plan = self._writer.plan(_reader(connection), resource, batch)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
-            self._set_version(connection, rv)
+                writes.append(Write(plan.batch, plan.old))
+            self._set_versions(connection, rv, changed=bool(changes))
+            if changes:
+                followers += self._following(connection, resource, writes, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
-        rows: Iterable[Row] = (self._writer.row(change) for change in changes)
+        selectors: Selectors = {}
+
+        def row(change: Change) -> Row:
+            selectors.update(self._selectors_of([change]))
+            return self._writer.row(change)
+
+        rows: Iterable[Row] = map(self._writer.row if self._filed is None else row, changes)
         if self._in_memory:
             # Readers wait for the statements only. Each row is let go when it is written.
             rows = _draining({row.key: row for row in rows})
@@ -173,7 +217,8 @@ class SqliteStore(BaseStore):
                 plan = self._writer.plan(query, resource, [], ids)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
-            self._set_version(connection, rv)
+            self._set_versions(connection, rv, changed=True)
+            followers += self._following(connection, resource, None, selectors)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
         current = self._indexers
@@ -210,9 +255,31 @@ class SqliteStore(BaseStore):
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
 
-    def _set_version(self, connection: sqlite3.Connection, rv: str | None) -> None:
-        if rv is not None:
-            connection.execute(_SET_VERSION, (rv, self.resource))
+    def _set_versions(
+        self, connection: sqlite3.Connection, rv: str | None, *, changed: bool
+    ) -> None:
+        connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
+
+    def _following(
+        self,
+        connection: sqlite3.Connection,
+        resource: int,
+        writes: Sequence[Write] | None,
+        selectors: Selectors,
+    ) -> Iterator[Callable[[], None]]:
+        """Yield what follows a commit besides the shelf; `writes` is None if all was replaced."""
+        version = None
+        if not self._in_memory:
+            version = _reader(connection)(_CONTENT_VERSION, (resource,))
+        yield self._views.follow(writes, version)
+        whole = writes is None
+        if self._filed is not None and (selectors or whole):
+            yield self._filed.follow(_reader(connection), resource, selectors, whole=whole)
+
+    def _set_source(self, source: str) -> None:
+        self._prepare_writes()
+        with self._db.writing() as connection:
+            connection.execute(_SET_SOURCE, (source, self.resource))
 
     # Reads
 
@@ -236,11 +303,56 @@ class SqliteStore(BaseStore):
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:
             return []
+        if self._in_memory and (hot := self._views.find(namespace, selector)) is not None:
+            return hot
         with self._reading() as (query, resource):
+            version = self._version(query, resource)
+            if not self._in_memory and (hot := self._hot(namespace, selector, version)) is not None:
+                return hot
             place = selection.Place(resource, namespace)
             selected = selection.select(query, place, selector, live=self._live)
-            objs = self._fetch(query, place, selected)
-        return _filtered(objs, selected.residual)
+            wanted = self._views.wanted(namespace, selector)
+            if wanted:
+                ids = self._ids(query, place, selected)
+                objs = self._shelf.fetch(query, ids)
+            else:
+                objs = self._fetch(query, place, selected)
+        if not wanted:
+            return _filtered(objs, selected.residual)
+        if selected.residual:
+            matches = Selector(selected.residual).matches
+            kept = [place for place, obj in enumerate(objs) if matches(labels_of(obj))]
+            ids, objs = [ids[place] for place in kept], [objs[place] for place in kept]
+        self._views.put(namespace, selector, ids, objs, version)
+        return objs
+
+    def _version(self, query: Query, resource: int) -> int:
+        """Return the version of the content that is read; call it where the reading starts."""
+        if self._in_memory:
+            return self._views.version  # it moves where readers are kept out
+        return query(_CONTENT_VERSION, (resource,)) or 0
+
+    def _hot(self, namespace: str, selector: Selector, version: int) -> Objects | None:
+        """Return a view of the content that a reader of a file sees, or None."""
+        # While a write of this store is under way, the views may be one commit behind.
+        if version > self._views.version and not self._write_lock.locked():
+            self._views.catch_up(version)
+        if version != self._views.version:
+            return None
+        return self._views.find(namespace, selector)
+
+    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> Objects:
+        filed = self._filed
+        if filed is None:
+            raise NoSelectorsError(self.resource)
+        with ExitStack() as block:
+            with filed.lock:
+                query, resource = block.enter_context(self._reading())
+                keys = filed.matching(query, resource, namespace, labels)
+            if not keys:
+                return []
+            stored = self._shelf.find(query, resource, keys)
+            return self._shelf.fetch(query, [each.id for each in stored.values()])
 
     def _count(self, namespace: str, selector: Selector) -> int:
         if selector == NOTHING:
@@ -260,6 +372,13 @@ class SqliteStore(BaseStore):
         if not selected.inverted:
             return self._shelf.fetch(query, list(selected.ids))
         return self._shelf.everything_but(query, *place, set(selected.ids))
+
+    def _ids(
+        self, query: Query, place: selection.Place, selected: selection.Selection
+    ) -> list[int]:
+        if not selected.inverted:
+            return list(selected.ids)
+        return self._shelf.ids_but(query, *place, set(selected.ids))
 
     def _explain(self, namespace: str, selector: Selector) -> Explanation:
         statements: dict[str, tuple[Any, ...]] = {}
@@ -303,7 +422,15 @@ class SqliteStore(BaseStore):
             namespaces=namespaces,
             label_keys=keys,
             database_bytes=self._db.size_bytes(),
+            views=self._views.stats(),
         )
+
+    def _size(self) -> StoreSize:
+        with self._reading() as (query, resource):
+            objects, scopes = statistics.namespaces(query, resource)
+        # One by one: other readers of a database in memory need not wait for all.
+        terms = sum(self._db.one(statistics.LABELS_OF, (scope,)) for scope in scopes)
+        return StoreSize(objects, terms, self._db.size_bytes())
 
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._reading() as (query, resource):
@@ -322,6 +449,9 @@ class SqliteStore(BaseStore):
 
     def _resource_version(self) -> str:
         return self._db.one(_VERSION, (self.resource,)) or ""
+
+    def _source(self) -> str:
+        return self._db.one(_SOURCE, (self.resource,)) or ""
 
     def _reading(self) -> _Reading:
         return _Reading(self._db.reading(), self._known_resource)

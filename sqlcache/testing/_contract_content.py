@@ -340,6 +340,24 @@ class ContentContract(StoreFixtures):
         store.add(pod("b", rv=None))
         assert store.last_store_sync_resource_version() == ""
 
+    def test_source_is_a_note_that_changes_nothing_else(self, store: Indexer) -> None:
+        assert store.source() == ""
+        store.set_source("https://host/api/v1/pods?labelSelector=a%3Db")
+        store.add(pod("a", labels={"app": "web"}, rv="5"))
+        with unchanged(store):
+            store.set_source("Größe 'quoted'")
+        store.replace([pod("b")], "7")
+        assert store.source() == "Größe 'quoted'"
+        store.set_source("")
+        assert (store.source(), store.last_store_sync_resource_version()) == ("", "7")
+
+    @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+    def test_source_that_cannot_be_kept_is_refused(self, store: Indexer, text: str) -> None:
+        store.set_source("here")
+        with pytest.raises(ValueError, match="source"):
+            store.set_source(text)
+        assert store.source() == "here"
+
     def test_bookmark_changes_nothing_else(self, store: Indexer) -> None:
         store.add(pod("a", labels={"app": "web"}, rv="5"))
         store.bookmark("50")

@@ -25,6 +25,7 @@ _CALLS: dict[str, Callable[[Indexer], Any]] = {
     "transaction": lambda store: store.transaction(Transaction("add", pod("a"))),
     "transaction of nothing": lambda store: store.transaction(),
     "bookmark": lambda store: store.bookmark("1"),
+    "set_source": lambda store: store.set_source("s"),
     "add_indexers": lambda store: store.add_indexers({"other": by_app}),
     "get": lambda store: store.get(pod("a")),
     "get by key": lambda store: store.get(ExplicitKey("a")),
@@ -33,12 +34,15 @@ _CALLS: dict[str, Callable[[Indexer], Any]] = {
     "list_keys": lambda store: store.list_keys(),
     "resync": lambda store: store.resync(),
     "rv": lambda store: store.last_store_sync_resource_version(),
+    "source": lambda store: store.source(),
     "select": lambda store: store.select("", "app=web"),
     "select all": lambda store: store.select("", ""),
     "select nothing": lambda store: store.select("", {"matchLabels": None}),
     "count": lambda store: store.count("", "app=web"),
+    "selecting": lambda store: store.selecting("", {"app": "web"}),
     "explain": lambda store: store.explain("", "app=web"),
     "stats": lambda store: store.stats(),
+    "size": lambda store: store.size(),
     "index": lambda store: store.index("app", pod("a")),
     "by_index": lambda store: store.by_index("app", "web"),
     "by_index of an unknown index": lambda store: store.by_index("nope", "web"),
@@ -111,7 +115,8 @@ class LifeContract(StoreFixtures):
         one, two = make_store(), make_store(indexers={"app": by_app})
         one.add(pod("a", labels={"app": "web"}, rv="5"))
         assert two.list() == []
-        assert two.last_store_sync_resource_version() == ""
+        one.set_source("here")
+        assert (two.last_store_sync_resource_version(), two.source()) == ("", "")
         assert one.get_indexers() == {}
         one.close()
         two.add(pod("b"))

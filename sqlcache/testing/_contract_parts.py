@@ -72,7 +72,9 @@ class Content(NamedTuple):
 
 def content(store: Indexer) -> Content:
     """Return all that a store tells about itself, copied."""
-    stats = store.stats()
+    stats, size = store.stats(), store.size()
+    assert size.objects == stats.objects
+    assert size.label_terms in (None, sum(each.distinct for each in stats.label_keys))
     found = Content(
         objects={key: store.get_by_key(key) for key in store.list_keys()},
         listed=len(store.list()),

@@ -459,6 +459,7 @@ class SelectorContract(StoreFixtures):
         store.replace([], "2")
         assert store.stats().label_keys == ()
         assert store.stats().objects == store.stats().namespaces == 0
+        assert store.size().objects == (store.size().label_terms or 0) == 0
 
     # Listers
 

@@ -8,9 +8,9 @@ A backend gets one class. Its `make_store` fixture opens stores and closes them 
             with closing_stores(MyStore) as make:
                 yield make
 
-`make_store(**options)` takes what `sqlcache.open_store` takes: `indexers`, `key_func`, `transform`
-and `detect_mutation`. Each call gives a new, empty store. The `store` fixture is one without
-options; a subclass may give another.
+`make_store(**options)` takes what `sqlcache.open_store` takes: `indexers`, `key_func`, `transform`,
+`selector_func` and `detect_mutation`. Each call gives a new, empty store. The `store` fixture is
+one without options; a subclass may give another.
 
 For failures that show the compared values, put this into `conftest.py` before anything imports the
 contract:
@@ -31,6 +31,7 @@ from sqlcache.testing._contract_indexes import IndexContract
 from sqlcache.testing._contract_life import LifeContract
 from sqlcache.testing._contract_objects import ObjectContract
 from sqlcache.testing._contract_parts import MakeStore, closing_stores, content, unchanged
+from sqlcache.testing._contract_selecting import SelectingContract
 from sqlcache.testing._contract_selectors import SelectorContract
 from sqlcache.testing._contract_threads import ThreadContract
 
@@ -42,6 +43,7 @@ class StoreContract(
     ObjectContract,
     IndexContract,
     SelectorContract,
+    SelectingContract,
     LifeContract,
     ThreadContract,
 ):

@@ -83,6 +83,7 @@ class ScriptedListWatch:
         watches: answers to watch requests.
         requests: what was asked so far.
         supports_watch_list: False declares that streaming lists cannot work.
+        source: names what is listed; with "" no informer resumes from its store.
     """
 
     clock: Clock = field(default_factory=MonotonicClock)
@@ -90,6 +91,7 @@ class ScriptedListWatch:
     watches: list[Answer] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     supports_watch_list: bool = True
+    source: str = ""
 
     def __post_init__(self) -> None:
         """Make the condition that all waits are on."""

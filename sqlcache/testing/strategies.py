@@ -11,6 +11,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -83,10 +84,40 @@ def selectors(
     )
 
 
+def spec_selectors() -> st.SearchStrategy[Any]:
+    """Return a strategy for what `spec.selector` of an object may be: also what is no selector."""
+    return st.one_of(
+        labels(),
+        st.sampled_from((None, 5, "app=web", ["app"], {"app": 5}, {"app": None})),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "matchLabels": labels(values=(*LABEL_VALUES, "not valid")),
+                "matchExpressions": st.lists(_expressions(), max_size=2),
+            },
+        ),
+    )
+
+
+def _expressions() -> st.SearchStrategy[dict[str, Any]]:
+    key = st.sampled_from(LABEL_KEYS)
+
+    def made(
+        operators: Sequence[str], values: st.SearchStrategy[list[str]]
+    ) -> st.SearchStrategy[dict[str, Any]]:
+        return st.fixed_dictionaries(
+            {"key": key, "operator": st.sampled_from(operators), "values": values}
+        )
+
+    some = st.lists(st.sampled_from(LABEL_VALUES), min_size=1, max_size=3)
+    return made(("In", "NotIn"), some) | made(("Exists", "DoesNotExist", "Near"), st.just([]))
+
+
 def pods(
     names: Sequence[str] = NAMES,
     namespaces: Sequence[str] = NAMESPACES,
     label_sets: st.SearchStrategy[dict[str, str]] | None = None,
+    selected: st.SearchStrategy[Any] | None = None,
 ) -> st.SearchStrategy[Object]:
     """Return a strategy for pods: few names, so that one often replaces another.
 
@@ -94,6 +125,7 @@ def pods(
         names: pod names.
         namespaces: "" makes a cluster-scoped object.
         label_sets: strategy for labels. Default: `labels()`.
+        selected: strategy for a `spec.selector`, which some have. Default: none has one.
     """
     return st.builds(
         pod,
@@ -102,5 +134,8 @@ def pods(
         st.none() | (labels() if label_sets is None else label_sets),
         st.sampled_from(RESOURCE_VERSIONS),
         st.sampled_from(("u1", "u2")),
-        spec=st.fixed_dictionaries({"nodeName": st.sampled_from(("n1", "n2"))}),
+        spec=st.fixed_dictionaries(
+            {"nodeName": st.sampled_from(("n1", "n2"))},
+            optional={} if selected is None else {"selector": selected},
+        ),
     )

@@ -3,16 +3,11 @@
     queue = WorkQueue("pods")
     informer.add_handler(HandlerFuncs(on_update=lambda old, new: queue.add(key_of(new))))
 
-    for key in queue:  # in each worker; ends after queue.shut_down()
-        try:
-            sync(key)
-        except Exception:
-            log.exception("cannot sync %s", key)
-            queue.add_rate_limited(key)
-        else:
-            queue.forget(key)
-        finally:
-            queue.done(key)
+    workers = Workers(queue, sync, threads=5)  # calls sync(key), and again later if it raises
+    workers.start()
+    ...
+    queue.shut_down()
+    workers.join(timeout_s=30)
 
 Promises
 - An item that waits is there once, however often it was added.
@@ -21,7 +16,8 @@ Promises
 - Items come in the order of their adds. Fairness between items is all there is: no priorities.
 - Delays keep the earliest time asked for. A failed item waits 5 ms, 10 ms, 20 ms … 1000 s, and all
   retries together are held at 10 a second after a burst of 100.
-- The queue has no thread. What is delayed is looked at by whoever waits in `get`.
+- The queue has no thread. What is delayed is looked at by whoever waits in `get`. For other ways
+  of working than `Workers` there are `get`, `done`, `forget`, and iteration.
 
 Differences from client-go: `get` raises `QueueShutDownError` instead of returning a flag, and a
 queue can be iterated; `shut_down_with_drain` waits for waiting items too; the gauges of unfinished
@@ -42,8 +38,10 @@ from sqlcache.workqueue._limiters import (
 )
 from sqlcache.workqueue._metrics import Counter, FunctionGauge, Gauge, Histogram, MetricsProvider
 from sqlcache.workqueue._queue import WorkQueue
+from sqlcache.workqueue._workers import MAX_RETRIES, Workers
 
 __all__ = [
+    "MAX_RETRIES",
     "BucketRateLimiter",
     "Counter",
     "FunctionGauge",
@@ -56,5 +54,6 @@ __all__ = [
     "RateLimiter",
     "WithMaxWaitRateLimiter",
     "WorkQueue",
+    "Workers",
     "default_controller_rate_limiter",
 ]

@@ -38,10 +38,12 @@ def test_reopened_file_has_the_same_content(path: Path) -> None:
         store.replace([pod(name, "shop", {"app": f"a{name}"}) for name in "abc"], "5")
         store.update(pod("a", "shop", {"app": "web", "env": "prod"}, rv="7"))
         store.delete(pod("b", "shop", rv="8"))
+        store.set_source("here")
         before = content(store)
     with SqliteStore(str(path), indexers={"app": by_app}) as store:
         assert content(store) == before
         assert store.last_store_sync_resource_version() == "8"
+        assert store.source() == "here"
         assert names(store.select("shop", "app=web")) == ["a"]
         assert store.select("", "app=aa") == []
         store.update(pod("a", "shop", {"app": "db"}, rv="9"))
@@ -145,3 +147,10 @@ def test_closing_waits_for_calls_under_way_and_leaves_nothing_open(path: Path) -
             thread.join()
         assert not [name for name in opened if name.startswith(str(path))]
         assert files == ["cache.db"]
+
+
+def test_resources_of_a_file_have_sources_of_their_own(path: Path) -> None:
+    with SqliteStore(str(path), "pods") as pods, SqliteStore(str(path), "services") as services:
+        pods.set_source("here")
+        services.set_source("there")
+        assert (pods.source(), services.source()) == ("here", "there")

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 import pytest
 
-from sqlcache.lister import PodLister
+from sqlcache.lister import PodLister, ServiceLister
 from sqlcache.objects import Object, Objects
 from sqlcache.selectors import Operator, Requirement, Selector
 from sqlcache.store.api import Indexer
@@ -218,6 +218,25 @@ def test_store_agrees_with_a_real_cluster(
     with BACKENDS[backend](tmp_path) as store:
         store.replace(loaded["pods"], "1")
         check(store, loaded)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_services_that_select_a_real_pod_are_those_that_the_rule_gives(
+    path: Path, backend: str, tmp_path: Path
+) -> None:
+    loaded = dump(path)
+    with BACKENDS[backend](tmp_path, resource="services") as store:
+        store.replace(loaded["services"], "1")
+        for pod in loaded["pods"]:
+            expected = [
+                service
+                for service in loaded["services"]
+                if meta(service)["namespace"] == meta(pod)["namespace"]
+                and service["spec"].get("selector") is not None
+                and has_all(service["spec"]["selector"])(meta(pod).get("labels") or {})
+            ]
+            assert keys(ServiceLister(store).selecting(pod)) == keys(expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

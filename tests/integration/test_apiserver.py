@@ -380,6 +380,18 @@ def test_a_bookmark_comes_after_all_events_before_it(api_server_factory: StartSe
         assert last["object"]["metadata"] == {"resourceVersion": version}
 
 
+def test_a_watch_from_the_future_gets_no_bookmark(api_server_factory: StartServer) -> None:
+    """As in cache_watcher.go: it is silent until that resourceVersion has come."""
+    server = api_server_factory(bookmark_interval_s=0.05)
+    ahead = int(server.resource_version) + 5
+    asked: dict[str, Any] = {"allowWatchBookmarks": "true", "resourceVersion": ahead}
+    with watching(server, timeoutSeconds=1, **asked) as watch:
+        assert watch.rest() == []
+    with watching(server, **asked) as watch:
+        server.skip_versions(5)
+        assert [each["type"] for each in watch.events(1)] == ["BOOKMARK"]
+
+
 def test_an_outrun_watch_gets_410(api_server_factory: StartServer) -> None:
     server = api_server_factory(history=10)
     old = server.create("pods", pod("a"))["metadata"]["resourceVersion"]

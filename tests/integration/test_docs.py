@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/informers.md"])
+DOCS = ["README.md", "docs/controllers.md", "docs/informers.md", "docs/metrics.md"]
+
+
+@pytest.mark.parametrize("name", DOCS)
 def test_examples_run(name: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / name).read_text())
     assert blocks, f"{name} has no example"

@@ -114,7 +114,8 @@ def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock
         clock.run_until(informer.has_synced)
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
-    assert stood == [(700, "10"), (200, "10"), (0, "20")]
+        assert store.last_store_sync_resource_version() == "20"
+    assert stood == [(700, "10"), (200, "10"), (0, "10")]
 
 
 def test_refused_object_does_not_take_others_along(

@@ -7,22 +7,27 @@ line that is cut) and I13 (selectors on lists and watches).
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import kubernetes
 import pytest
 
 from sqlcache.errors import ApiStatusError
 from sqlcache.informer import HandlerFuncs, SharedInformer
 from sqlcache.store.api import Indexer
+from sqlcache.store.scan import DictStore
+from sqlcache.testing.apiserver import ApiServer
 from sqlcache.testing.clock import VirtualClock
 from sqlcache.testing.factories import event, pod
 from sqlcache.testing.scripted import Answer, ScriptedListWatch, page
 from tests.backends import BACKENDS
 from tests.golden.test_informer import Gate
+from tests.integration.lives import pods_of
 from tests.integration.test_informers import ERROR_410, Seen, informer_of
 
 EXPIRED = ApiStatusError(410, "Expired", "too old")
@@ -50,6 +55,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexer]:
 def one_store(tmp_path: Path) -> Iterator[Indexer]:
     with BACKENDS["sqlite"](tmp_path) as store:
         yield store
+
+
+def wait_until(reached: Callable[[], bool], within_s: float = 30.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class ForEver(list[Answer]):
@@ -294,6 +306,54 @@ def test_i12_raising_handler_misses_nothing_else(store: Indexer, clock: VirtualC
     with informer:
         clock.run_until(lambda: len(calls) == 5)
     assert calls == [f"p{number}" for number in range(5)]
+
+
+def test_i14_late_answer_of_a_write_brings_nothing_back() -> None:
+    """Elsewhere writers put what the server answered into the cache; a deletion seen before that
+    answer came was undone. Here only list and watch write, in one thread."""
+
+    class Recording(DictStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.writers: set[str] = set()
+
+        def _commit(self, *arguments: Any) -> None:
+            self.writers.add(threading.current_thread().name)
+            super()._commit(*arguments)
+
+        def _commit_replace(self, *arguments: Any) -> None:
+            self.writers.add(threading.current_thread().name)
+            super()._commit_replace(*arguments)
+
+    seen = Seen()
+    with ApiServer() as server, Recording() as store:
+        list_watch = pods_of(server.url)
+        configuration = kubernetes.client.Configuration()
+        configuration.host = server.url
+        api = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
+        with SharedInformer(list_watch, store, name="pods", resync_period_s=1.0) as informer:
+            informer.add_handler(seen)
+            container = {"name": "c", "image": "i"}
+            body = {"metadata": {"name": "a"}, "spec": {"containers": [container]}}
+            api.create_namespaced_pod("default", body)
+            patch = {"metadata": {"labels": {"x": "y"}}}
+            answer = api.patch_namespaced_pod("a", "default", patch)
+            api.delete_namespaced_pod("a", "default", grace_period_seconds=0)
+            gone = f"delete a@{server.resource_version}"
+            wait_until(lambda: seen.calls[-1:] == [gone])
+            # Only now the writer has the time to look at its answer.
+            assert answer.metadata.labels == {"x": "y"}
+            assert store.list() == []
+            with server.refusing():
+                server.create("pods", {**body, "metadata": {"name": "b"}})
+                server.compact()  # so a relist follows, and after it a resync
+            wait_until(lambda: any(call.startswith("update b") for call in seen.calls))
+            assert store.list_keys() == ["default/b"]
+            relist = [each for each in server.requests if each.query.get("sendInitialEvents")][-1]
+            assert relist.query["resourceVersion"] == gone.partition("@")[2], "none from before it"
+        assert [call for call in seen.calls if " a@" in call][-1] == gone
+        assert store.writers == {"pods-store"}
+        list_watch.close()
 
 
 def test_i15_nothing_piles_up(store: Indexer, clock: VirtualClock) -> None:

@@ -21,5 +21,8 @@
 | negative selectors in a large cluster | contract: negative_selector_costs_its_namespace_only |
 | same name in two namespaces; dots and slashes; empty value; letter case | contract: same_name_in_two_namespaces_is_two_objects, keys_with_dots_and_slashes_are_kept_apart, empty_value_is_no_missing_key, letter_case_tells_keys_values_and_namespaces_apart |
 | NUL and lone surrogates | contract: object_with_bad_metadata_is_refused, labels_that_no_object_can_have_match_nothing, delete_of_an_odd_key_removes_no_other_object |
+| a selector that is null, and one that is `{}` | contract: gives_exactly_the_objects_whose_selector_matches |
+| 1,000 services in a namespace, one event of a pod | unit: question_looks_at_few_selectors_of_many; contract: many_objects_with_many_selectors |
+| an index in one process, written by another | here: what_selects_is_noticed_when_another_process_writes_it; property: selecting_shared |
 | disk full, read-only, cut short, not a database, killed | here: full_disk_is_an_error_and_nothing_is_half_written and those after it; tests/migration |
 """  # noqa: E501 - table rows cannot be broken

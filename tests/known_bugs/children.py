@@ -51,6 +51,25 @@ def write_for_ever(path: str) -> None:
             say("writing")
 
 
+def services(number: int) -> list[dict[str, object]]:
+    """Return the events that make all services select one of two generations of pods."""
+    selector = {"gen": str(number % 2), "app": "web"}
+    return [
+        event("MODIFIED", pod(f"s{i}", "shop", rv=str(number), spec={"selector": selector}))
+        for i in range(GENERATION)
+    ]
+
+
+def select_for_ever(path: str) -> None:
+    """Change what services select, until somebody kills this process."""
+    store = SqliteStore(path, "services")
+    for number in count():
+        store.apply(services(number))
+        assert len(store.selecting("shop", {"gen": str(number % 2), "app": "web"})) == GENERATION
+        if number == 5:
+            say("writing")
+
+
 def fill_the_disk(folder: str) -> None:
     """Write to a small file system until it is full; make room; write on."""
     path = str(Path(folder) / "cache.db")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sqlcache.selectors import service_selector
 from sqlcache.store.api import Indexer
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import names, pod
@@ -83,6 +84,19 @@ def test_dropped_hot_objects_are_decoded_anew(backend: str, tmp_path: Path) -> N
         assert store.get_by_key("default/a") is not held
         assert names(store.select("default", "app=web")) == list("abcdefgh")
         assert {obj["metadata"]["labels"]["app"] for obj in store.list()} == {"web"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_selects_is_answered_from_what_was_stored(backend: str, tmp_path: Path) -> None:
+    with BACKENDS[backend](tmp_path, selector_func=service_selector) as store:
+        store.add(pod("a", spec={"selector": {"app": "web"}}))
+        obj: Any = store.get_by_key("default/a")
+        obj["spec"]["selector"]["app"] = "changed"
+        assert names(store.selecting("default", {"app": "web"})) == ["a"]
+        assert store.selecting("default", {"app": "changed"}) == []
+        store.update(pod("a", spec={"selector": {"app": "db"}}))
+        assert store.selecting("default", {"app": "web"}) == []
+        assert names(store.selecting("default", {"app": "db"})) == ["a"]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -20,11 +20,12 @@ from pathlib import Path
 import pytest
 
 from sqlcache.errors import DamagedDatabaseError, DatabaseError, StoreClosedError
+from sqlcache.objects import Object
 from sqlcache.store.api import Indexer
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.contract import content
 from sqlcache.testing.factories import event, keys, names, pod
-from tests.known_bugs.children import GENERATION, generation
+from tests.known_bugs.children import GENERATION, generation, services
 
 ROOT = Path(__file__).resolve().parents[2]
 STRESS_S = float(os.environ.get("SQLCACHE_STRESS_SECONDS", "3"))
@@ -171,6 +172,40 @@ def test_processes_may_share_a_file(path: Path) -> None:
             stdout, stderr = other.communicate(timeout=60)
             assert (stdout, other.returncode) == ("done\n", 0), stderr
     assert_sound(path)
+
+
+def test_what_selects_is_noticed_when_another_process_writes_it(path: Path) -> None:
+    """An index that only its own process keeps true would go on giving the old answer."""
+
+    def selecting(store: Indexer, number: int) -> list[Object]:
+        return store.selecting("shop", {"gen": str(number % 2), "app": "web"})
+
+    with SqliteStore(str(path), "services") as first, SqliteStore(str(path), "services") as second:
+        first.apply(services(0))
+        assert len(selecting(second, 0)) == GENERATION
+        with child("select_for_ever", path) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "writing\n"
+            seen = set()
+
+            def read(number: int) -> None:
+                found = selecting(first if number % 3 else second, number)
+                assert len(found) in (0, GENERATION)
+                versions = {obj["metadata"]["resourceVersion"] for obj in found}
+                assert len(versions) <= 1
+                assert all(int(version) % 2 == number % 2 for version in versions)
+                seen.update(versions)
+
+            run_all(STRESS_S / 3, read, read)
+            process.kill()
+            process.wait()
+        assert len(seen) > 5
+        last = int(first.last_store_sync_resource_version())
+        for store in (first, second):
+            assert len(selecting(store, last)) == GENERATION
+            assert selecting(store, last + 1) == []
+        second.apply(services(last + 1))
+        assert len(selecting(first, last + 1)) == GENERATION
 
 
 # Files opened twice: nil dereference, "statement from different database"

@@ -172,6 +172,19 @@ def test_a_file_that_is_not_ours_is_refused_and_not_touched(
     assert before is None or Path(path).read_bytes() == before
 
 
+def test_what_selects_is_found_in_a_file_of_the_first_version(path: str) -> None:
+    """Its objects were written before anybody counted writes."""
+    services = [pod(name, spec={"selector": {"app": name}}) for name in ("a", "b")]
+    with sqlcache.open_store(f"sqlite:///{path}", "services") as store:
+        store.replace(services, "7")
+    migrations.downgrade(path, "0001")
+    with sqlcache.open_store(f"sqlite:///{path}", "services") as store:
+        assert store.selecting("", {"app": "a"}) == services[:1]
+        store.update(pod("b", spec={"selector": {"app": "a"}}))
+        assert len(store.selecting("", {"app": "a"})) == 2
+        assert store.last_store_sync_resource_version() == "1"
+
+
 def test_an_unknown_revision_is_named_with_those_known(path: str) -> None:
     filled(path)
     with pytest.raises(SchemaVersionError, match=r"nope.*0001"):

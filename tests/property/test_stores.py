@@ -34,7 +34,13 @@ from sqlcache.objects import (
     meta_namespace_index_func,
     meta_namespace_key_func,
 )
-from sqlcache.selectors import SelectorLike, as_selector
+from sqlcache.selectors import (
+    SelectorFunc,
+    SelectorLike,
+    as_selector,
+    label_selector,
+    service_selector,
+)
 from sqlcache.store.api import Indexer, Transaction
 from sqlcache.store.indexed import DictIndexStore
 from sqlcache.store.scan import DictStore
@@ -47,6 +53,7 @@ from sqlcache.testing.strategies import (
     labels,
     pods,
     selectors,
+    spec_selectors,
 )
 from tests.backends import new_path
 
@@ -84,6 +91,7 @@ INDEX_FUNCTIONS: dict[str, IndexFunc] = {
     "namespace": meta_namespace_index_func,
     "constant": constantly,
 }
+SELECTOR_FUNCTIONS: tuple[SelectorFunc, ...] = (service_selector, label_selector)
 KEYS = [f"{namespace}/{name}".removeprefix("/") for namespace in NAMESPACES for name in NAMES]
 NO_OBJECTS: tuple[Any, ...] = (
     "text",
@@ -96,7 +104,8 @@ NO_OBJECTS: tuple[Any, ...] = (
 any_pod = pods(
     label_sets=labels()
     | labels(values=("9", "my_app"))
-    | st.sampled_from(({}, {"app": "app", "n": "9"}, {"n": "9", "app": "app"}))
+    | st.sampled_from(({}, {"app": "app", "n": "9"}, {"n": "9", "app": "app"})),
+    selected=spec_selectors(),
 )
 any_selector = selectors() | selectors(values=("9", "my_app", "app"), irregular=())
 any_rv = st.sampled_from(RESOURCE_VERSIONS)
@@ -130,21 +139,31 @@ class StoreMachine(RuleBasedStateMachine):
         self.model: Indexer
         self.store: Indexer
         self.asked: list[SelectorLike] = []
+        self.selected: list[dict[str, str] | None] = []  # labels, asked for after each step
         self.pairs: dict[tuple[str, str], None] = {}  # written last, in order
 
     @initialize(
         names=st.sets(st.sampled_from(sorted(INDEX_FUNCTIONS))),
         asked=st.lists(any_selector, min_size=1, max_size=ASKED),
+        selected=st.lists(labels() | st.none(), min_size=1, max_size=ASKED),
+        selector_func=st.sampled_from(SELECTOR_FUNCTIONS),
     )
-    def start(self, names: set[str], asked: list[SelectorLike]) -> None:
+    def start(
+        self,
+        names: set[str],
+        asked: list[SelectorLike],
+        selected: list[dict[str, str] | None],
+        selector_func: SelectorFunc,
+    ) -> None:
         indexers = {name: INDEX_FUNCTIONS[name] for name in sorted(names)}
         self.path = new_path(self.folder)
-        self.asked = asked
-        self.model = DictStore(indexers=indexers)
+        self.asked, self.selected = asked, selected
+        self.selector_func = selector_func
+        self.model = DictStore(indexers=indexers, selector_func=selector_func)
         self.store = self.open(indexers)
 
     def open(self, indexers: dict[str, IndexFunc]) -> Indexer:
-        return type(self).open_store(self.path, indexers=indexers)
+        return type(self).open_store(self.path, indexers=indexers, selector_func=self.selector_func)
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -173,16 +192,15 @@ class StoreMachine(RuleBasedStateMachine):
     def update(self, obj: Object) -> None:
         self.both(lambda store: store.update(obj))
 
-    @rule(key=st.sampled_from(KEYS), rv=any_rv | st.none(), node=st.sampled_from(("n1", "n2")))
-    def update_all_but_the_labels(self, key: str, rv: str | None, node: str) -> None:
+    @rule(key=st.sampled_from(KEYS), rv=any_rv | st.none(), like=any_pod)
+    def update_all_but_the_labels(self, key: str, rv: str | None, like: Object) -> None:
         """Or less: without a resourceVersion only what is outside of the metadata."""
         stored = self.model.get_by_key(key)
         if stored is not None:
             version = {} if rv is None else {"resourceVersion": rv}
             meta = {**stored["metadata"], **version}
-            self.both(
-                lambda store: store.update({**stored, "metadata": meta, "spec": {"nodeName": node}})
-            )
+            changed = {**stored, "metadata": meta, "spec": like["spec"]}
+            self.both(lambda store: store.update(changed))
 
     @rule(obj=deletable)
     def delete(self, obj: Any) -> None:
@@ -279,6 +297,21 @@ class StoreMachine(RuleBasedStateMachine):
             self.agree_on({key: value}, "")
 
     @invariant()
+    def what_selects_agrees(self) -> None:
+        """Also with the plain rule, for the model remembers what its objects select."""
+        objs = self.model.list()
+        for position, wanted in enumerate(self.selected):
+            for namespace in ((*NAMESPACES, "none")[position % 4], ""):
+                expected = [
+                    obj
+                    for obj in objs
+                    if namespace in ("", obj["metadata"].get("namespace"))
+                    and self.selector_func(obj).matches(wanted)
+                ]
+                for store in (self.model, self.store):
+                    assert by_key(store.selecting(namespace, wanted)) == by_key(expected)
+
+    @invariant()
     def statistics_agree(self) -> None:
         def told(store: Indexer) -> Any:
             stats = store.stats()
@@ -303,7 +336,7 @@ class FileMachine(StoreMachine):
         if others is not None:
             objs, rv = self.model.list(), self.model.last_store_sync_resource_version()
             wanted = {name: INDEX_FUNCTIONS[name] for name in sorted(others)}
-            model = DictStore(indexers=wanted)
+            model = DictStore(indexers=wanted, selector_func=self.selector_func)
             try:
                 model.replace(objs, rv)
             except SqlcacheError:  # an index function refuses an object that is there
@@ -364,7 +397,14 @@ class Numbed(DictIndexStore):
             super().update(obj)
 
 
-@pytest.mark.parametrize("wrong", [Forgetful, Numbed])
+class Partial(DictIndexStore):
+    """Wrong on purpose: what deleted objects select stays."""
+
+    def _drop_selector(self, key: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wrong", [Forgetful, Numbed, Partial])
 def test_machine_notices_a_store_that_is_wrong(wrong: type[DictIndexStore]) -> None:
     """A harness that cannot fail proves nothing."""
     with pytest.raises((AssertionError, KeyError)):

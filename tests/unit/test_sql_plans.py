@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from sqlcache.objects import Object
-from sqlcache.store._sql import engine
+from sqlcache.selectors import EVERYTHING
+from sqlcache.store._sql import engine, selecting
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import pod
 
@@ -66,7 +67,12 @@ def recorded(store: SqliteStore) -> Iterator[dict[str, int]]:
 
 def populated(mode: str) -> SqliteStore:
     indexers = {"node": lambda obj: [obj["metadata"]["namespace"], ""]}
-    store = SqliteStore(objects=mode, indexers=indexers, hot_objects=10)  # type: ignore[arg-type]
+    store = SqliteStore(
+        objects=mode,  # type: ignore[arg-type]
+        indexers=indexers,
+        hot_objects=10,
+        selector_func=lambda obj: EVERYTHING,
+    )
     store.replace([labelled(number) for number in range(50)], "1")
     return store
 
@@ -105,6 +111,7 @@ def test_no_statement_walks_a_table(mode: str) -> None:
         store.by_index("node", "")
         store.index_keys("node", "")
         store.list_index_func_values("node")
+        assert store.selecting("ns1", {})
         for namespace in ("ns1", ""):
             for selector in SELECTORS:
                 store.select(namespace, selector)
@@ -120,6 +127,12 @@ def test_no_statement_walks_a_table(mode: str) -> None:
             }
     assert not found, found
     assert len(statements) > 20
+
+
+def test_questions_about_what_selects_walk_no_table_unless_others_wrote() -> None:
+    with populated("packed") as store, store._db.reading() as connection:
+        for sql in (selecting._VERSION, selecting._WRITTEN, selecting._MEMBERS):
+            assert not scans(connection, sql, sql.count("?"))
 
 
 def test_a_term_moved_to_another_place_keeps_its_posting() -> None:

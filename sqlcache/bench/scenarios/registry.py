@@ -19,6 +19,7 @@ from sqlcache.bench.scenarios import (
     memory,
     queries,
     relist,
+    selecting,
     soak,
     updates,
 )
@@ -68,6 +69,10 @@ def _one(parameters: Parameters) -> list[Task]:
     return [Task()]
 
 
+def _writes(parameters: Parameters) -> list[Task]:
+    return [Task(no_views=True)]
+
+
 def _multi_label(parameters: Parameters) -> list[Task]:
     if parameters.quick:
         return [Task({"labels": 5, "terms": [5]})]
@@ -97,9 +102,9 @@ def _memory(parameters: Parameters) -> list[Task]:
         pods = max(1, pods // _MEMORY_SHARE_QUICK)
     return [
         # A packed store has the same index, but holds the labels once more in its objects' bytes.
-        Task({"part": "labels", "pods": pods}, alone, live_only=True),
-        Task({"part": "bare", "pods": pods}, alone, live_only=True),
-        Task({"part": "cache", "pods": pods}, alone),
+        Task({"part": "labels", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "bare", "pods": pods}, alone, live_only=True, no_views=True),
+        Task({"part": "cache", "pods": pods}, alone, no_views=True),
     ]
 
 
@@ -118,6 +123,11 @@ def _soak(parameters: Parameters) -> list[Task]:
         return [Task({**options, "relists": 4}, alone=True)]
     options = {"pods": min(parameters.pods, 20_000), "seconds": 30, "troubles_per_s": 2}
     return [Task({**options, "relists": 20}, alone=True)]
+
+
+def _selecting(parameters: Parameters) -> list[Task]:
+    sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
+    return [Task({"services": size}, no_views=True) for size in sizes]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -172,24 +182,34 @@ SCENARIOS = {
             "update",
             "watch events applied in batches of 1 and 100: labels unchanged, one or all changed",
             updates.Updates,
-            _one,
+            _writes,
             (
                 ("one label changed", "batches of 100"),
                 ("labels unchanged", "batches of 100"),
             ),
         ),
         Scenario(
+            "selecting",
+            "which services of a namespace select a pod, and what changing a service costs",
+            selecting.Selecting,
+            _selecting,
+            (
+                (f"{selecting.ASK}, 1,000 services", "repeat"),
+                (f"{selecting.OTHER}, 1,000 services", "batches of 1"),
+            ),
+        ),
+        Scenario(
             "load",
             "an empty store filled with pods of five labels",
             loading.Load,
-            _one,
+            _writes,
             (("load all pods", "batches of 500"),),
         ),
         Scenario(
             "replace",
             "a relist of the pods that the store holds",
             loading.Replace,
-            _one,
+            _writes,
             (("relist, nothing changed", "replace"),),
         ),
         Scenario(

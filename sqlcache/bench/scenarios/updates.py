@@ -16,10 +16,12 @@ from sqlcache.bench.answers import Answer, ask, by_plain_rule
 from sqlcache.bench.measuring import setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import Feed, Question
+from sqlcache.store.sqlite import SqliteStore
 
 LABELS = {0: "labels unchanged", 1: "one label changed", 5: "all five labels changed"}
 BATCHES = (1, 100)
 _LEAST_BATCHES = 5
+_IN_USE = 1_000
 
 
 class Updates(Workload):
@@ -49,10 +51,10 @@ class Updates(Workload):
 
     def cells(self) -> Sequence[Cell]:
         """Return each kind of change in each size of batch."""
+        size = len(self.pods)
         return [
-            _Batches(self, changed, min(batch, len(self.pods)))
-            for changed in LABELS
-            for batch in BATCHES
+            *(_Batches(self, changed, min(batch, size)) for changed in LABELS for batch in BATCHES),
+            *(_BatchesInUse(self, changed, min(BATCHES[-1], size)) for changed in (0, 1)),
         ]
 
 
@@ -66,7 +68,7 @@ class _Batches(Cell):
         calls = ((None, self._call()) for _ in range(max(_LEAST_BATCHES, batches)))
         least = -(-_LEAST_BATCHES // workload.parameters.rounds)
         result = Measurement(
-            LABELS[self.changed],
+            self._name(),
             f"batches of {self.batch}",
             len(workload.pods),
             fields={"batch": self.batch, "labels": 5},
@@ -76,6 +78,9 @@ class _Batches(Cell):
             result.samples_us.append(elapsed / self.batch)
         result.wrong = self._wrong(round_number)
         return [result]
+
+    def _name(self) -> str:
+        return LABELS[self.changed]
 
     def _call(self) -> Any:
         events = self.workload.feed.batch(self.batch, self.changed)
@@ -92,3 +97,21 @@ class _Batches(Cell):
             if expected != got:
                 return f"{each.selector}: {got[0]} objects instead of {expected[0]}, or others"
         return None
+
+
+class _BatchesInUse(_Batches):
+    """The same while hot views are alive, where a backend has them."""
+
+    def measure(self, round_number: int) -> list[Measurement]:
+        store = self.workload.subject.store
+        if isinstance(store, SqliteStore):
+            for question in self._questions():
+                for _ in range(2):  # a view is kept from the second time on
+                    store.select(*question)
+        return super().measure(round_number)
+
+    def _questions(self) -> list[Question]:
+        return list(islice(workloads.service_questions(len(self.workload.pods)), _IN_USE))
+
+    def _name(self) -> str:
+        return f"{super()._name()}, {len(self._questions()):,} selectors in use"

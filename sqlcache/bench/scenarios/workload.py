@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sqlcache.bench.answers import Answer
-from sqlcache.bench.backends import BACKENDS, Subject
+from sqlcache.bench.backends import BACKENDS, Backend, Subject
 from sqlcache.bench.results import Parameters, Row
 
 
@@ -27,11 +27,17 @@ class Task:
         options: what the scenario's workload takes, as JSON values.
         alone: no other child may be alive meanwhile: it needs the memory.
         live_only: not for backends that keep objects as bytes.
+        no_views: no selector is asked again, so a backend without hot views is left out.
     """
 
     options: Row = field(default_factory=dict)
     alone: bool = False
     live_only: bool = False
+    no_views: bool = False
+
+    def suits(self, backend: Backend) -> bool:
+        """Return whether a backend is measured."""
+        return not (self.live_only and backend.decodes) and not (self.no_views and backend.cold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +107,12 @@ class Cell(ABC):
 class Workload(ABC):
     """One data set on one backend."""
 
+    resource = "pods"  # what the store is opened for
+
     def __init__(self, job: Job) -> None:
         """Open an empty store."""
         self.parameters, self.options = job.parameters, job.options
-        self.subject = Subject(BACKENDS[job.backend], Path(job.directory))
+        self.subject = Subject(BACKENDS[job.backend], Path(job.directory), self.resource)
 
     @property
     def timed_s(self) -> float:

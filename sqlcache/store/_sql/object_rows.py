@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+import orjson
+
 from sqlcache.objects import Object
 from sqlcache.store._sql.counted import Statement, to_json
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
@@ -35,6 +37,15 @@ class Row(NamedTuple):
     kept: Object | None = None
     body: bytes | None = None
     identity: tuple[str, str] = ("", "")
+
+    def parsed(self) -> Object:
+        """Return the object as a reader gets it."""
+        if self.kept is not None:
+            return self.kept
+        if self.body is None:
+            raise RuntimeError(f"nothing is kept under {self.key!r}")
+        obj: Object = orjson.loads(self.body)
+        return obj
 
 
 Numbered = tuple[int, Row]  # an object's id, and what it becomes

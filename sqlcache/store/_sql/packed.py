@@ -125,6 +125,15 @@ class PackedShelf(Shelf):
         ids: list[int] = orjson.loads(query(_IDS, (resource_id,)))
         return ids
 
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        if namespace:
+            ids = orjson.loads(query(_IDS_OF_NAMESPACE, (resource_id, namespace)))
+        else:
+            ids = self.ids(query, resource_id)
+        return [each for each in ids if each not in excluded]
+
     def keys(self, query: Query, resource_id: int) -> list[str]:
         keys: list[str] = orjson.loads(query(_KEYS, (resource_id,)))
         return keys
@@ -157,11 +166,7 @@ class PackedShelf(Shelf):
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
-        if namespace:
-            ids = orjson.loads(query(_IDS_OF_NAMESPACE, (resource_id, namespace)))
-        else:
-            ids = self.ids(query, resource_id)
-        return self.fetch(query, [each for each in ids if each not in excluded])
+        return self.fetch(query, self.ids_but(query, resource_id, namespace, excluded))
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         object_id = query(_ID_BY_KEY, (resource_id, key))

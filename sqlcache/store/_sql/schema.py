@@ -10,7 +10,11 @@
   nothing needs to be compared, and a difference is worked out without reading postings.
 - Where the process keeps the objects itself, `object` is empty: what an object was indexed under
   lies beside it (shelf).
+- `resource.source` says where the content comes from, while it is all that was there at
+  `resource_version`: only then may a watch go on from there.
 - `object.version` grows with every write of the database: what a decoded copy is checked against.
+- `resource.version` grows by one with every write of the resource's objects: what the process makes
+  of all of them is checked against it.
 - Foreign keys are not enforced: the writer knows both ends, and each check is a look-up.
 - The `label` table has its only index as its primary key: one more, for all namespaces, would cost
   a third of the whole label index and save one look-up for each namespace.
@@ -52,6 +56,8 @@ RESOURCE = Table(
     Column("id", _Id, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("resource_version", Text, nullable=False),
+    Column("version", _Id, nullable=False, server_default="0"),
+    Column("source", Text),
 )
 
 SCOPE = Table(

@@ -77,6 +77,12 @@ class Shelf(ABC):
         """Return the ids of all objects."""
 
     @abstractmethod
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        """Return the ids of all objects of a namespace, "" being all, but these."""
+
+    @abstractmethod
     def keys(self, query: Query, resource_id: int) -> list[str]:
         """Return the keys of all objects."""
 
@@ -163,13 +169,17 @@ class LiveShelf(Shelf):
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
-            if row.kept is None:
-                raise RuntimeError(f"nothing is kept under {row.key!r}")
-            self._by_id[object_id] = row.kept
-            self._by_namespace.setdefault(row.namespace, {})[object_id] = row.kept
+            obj = row.parsed()
+            self._by_id[object_id] = obj
+            self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         return list(self._by_id)
+
+    def ids_but(
+        self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
+    ) -> list[int]:
+        return [each for each in self._members(namespace) if each not in excluded]
 
     def keys(self, query: Query, resource_id: int) -> list[str]:
         return list(self._places)
@@ -184,12 +194,15 @@ class LiveShelf(Shelf):
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
-        members = self._by_namespace.get(namespace, {}) if namespace else self._by_id
+        members = self._members(namespace)
         return [obj for object_id, obj in members.items() if object_id not in excluded]
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         place = self._places.get(key)
         return self._by_id[place[0]] if place else None
+
+    def _members(self, namespace: str) -> dict[int, Object]:
+        return self._by_namespace.get(namespace, {}) if namespace else self._by_id
 
     def _leave(self, namespace: str, object_id: int) -> None:
         members = self._by_namespace.get(namespace, {})

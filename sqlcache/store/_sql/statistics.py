@@ -22,6 +22,18 @@ _KEYS = (
     " CROSS JOIN label_key k WHERE k.id = t.key_id"
 )
 
+_NAMESPACES = (
+    "SELECT json_array(ifnull(sum(n), 0), json_group_array(id))"
+    " FROM scope WHERE resource_id = ? AND kind = 0"
+)
+LABELS_OF = "SELECT count(*) FROM label WHERE scope_id = ?"
+
+
+def namespaces(query: Query, resource_id: int) -> tuple[int, list[int]]:
+    """Return the number of objects, and the ids of the scopes that they are in."""
+    objects, scopes = orjson.loads(query(_NAMESPACES, (resource_id,)))
+    return objects, scopes
+
 
 def collect(query: Query, resource_id: int) -> tuple[int, int, tuple[LabelKeyStats, ...]]:
     """Return the number of objects, of namespaces, and the label keys, the most expensive first."""

@@ -58,12 +58,14 @@ class Plan(NamedTuple):
         statements: to be run in one transaction, in order, before the postings are written.
         added, removed: object ids by label id.
         batch: the objects.
+        old: what those that leave or move had, by id.
     """
 
     statements: list[Statement]
     added: Postings
     removed: Postings
     batch: Batch
+    old: dict[int, Old]
 
 
 class Writer:
@@ -133,7 +135,7 @@ class Writer:
             *self._shelf.statements(batch, counted.scope_ids, sequences, resource_id),
             *sequences.statements(),
         ]
-        return Plan(statements, added, difference.removed, batch)
+        return Plan(statements, added, difference.removed, batch, old)
 
     def reindexed(
         self,

@@ -366,7 +366,7 @@ class Handler:
             event.clear()
             await stream.send(watch.poll())
             if asked.bookmarks and loop.time() >= bookmark_at and not stream.ended:
-                await stream.send([watch.bookmark()])
+                await stream.send(watch.bookmarks())
                 bookmark_at = self._bookmark_time(deadline)
             until = min(deadline, bookmark_at) if asked.bookmarks else deadline
             await _wait(event, until - loop.time())

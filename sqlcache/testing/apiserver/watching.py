@@ -4,7 +4,8 @@ Promises
 - Events of one resource come in the order of their resourceVersions, none lost, none twice.
 - An object that leaves the selector is DELETED, with its old content and the new resourceVersion;
   one that enters it is ADDED.
-- A bookmark's resourceVersion is one whose events were all sent before it.
+- A bookmark's resourceVersion is one whose events were all sent before it; a watch from the future
+  gets none.
 
 Elsewhere: when lines are sent (http).
 Source: apiserver storage/cacher cache_watcher.go, endpoints/handlers/watch.go.
@@ -12,7 +13,7 @@ Source: apiserver storage/cacher cache_watcher.go, endpoints/handlers/watch.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import orjson
@@ -103,7 +104,7 @@ class Watch:
         lines = [self._event(ADDED, each) for each in records if self._matches(each)]
         implied = self._asked.send_initial is None and not self._asked.rv
         if self._asked.bookmarks and (self._asked.send_initial or implied):
-            lines.append(self.bookmark(initial_end=True))
+            lines.append(self._bookmark(_INITIAL_EVENTS_END))
         return lines
 
     def poll(self) -> list[bytes]:
@@ -142,11 +143,14 @@ class Watch:
     def _event(self, kind: str, record: Record) -> bytes:
         return line(kind, self._form(self._resource, record.body))
 
-    def bookmark(self, *, initial_end: bool = False) -> bytes:
-        """Return the line that says how far the watch has come."""
+    def bookmarks(self) -> list[bytes]:
+        """Return the line that says how far the watch has come; none before it has begun."""
+        return [self._bookmark()] if self._cursor <= self._storage.rv else []
+
+    def _bookmark(self, annotations: Mapping[str, str] | None = None) -> bytes:
         meta: Object = {"resourceVersion": str(self._cursor)}
-        if initial_end:
-            meta["annotations"] = _INITIAL_EVENTS_END
+        if annotations:
+            meta["annotations"] = annotations
         body = orjson.dumps(self._resource.bookmark(meta))
         if self._form is metadata_body:
             body = metadata_body(self._resource, body)

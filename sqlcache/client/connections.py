@@ -1,0 +1,278 @@
+"""Requests to one API server, on the connections of the official `kubernetes` package.
+
+Configuration, credentials (exec plug-ins, rotated tokens, client certificates), proxies and TLS are
+that package's. Its connection pool class is used as well, but with connections that can be cut from
+another thread.
+
+Elsewhere: what is asked (client.transport for lists and watches, client.objects for single ones).
+Source: client-go rest/request.go, rest/client.go.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from sqlcache.errors import (
+    ApiConnectionError,
+    ApiConnectionRefusedError,
+    ApiDecodeError,
+    ApiStatusError,
+    ApiTimeoutError,
+    shown,
+)
+
+try:
+    import kubernetes
+    import urllib3
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ImportError(
+        "sqlcache.client needs, to reach an API server: pip install 'sqlcache[kubernetes]'"
+    ) from error
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 60.0  # the API server's own limit of a request that is no watch
+CUT_ERRORS = (urllib3.exceptions.HTTPError, OSError)  # of a request, or while a body is read
+
+
+def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
+    """Return a `kubernetes.client.ApiClient`, as kubectl would connect.
+
+    Args:
+        kubeconfig: path; default: the variable KUBECONFIG, else ~/.kube/config, else the service
+            account of the pod that this runs in.
+        context: name of a context in it; default: the current one.
+
+    Raises:
+        kubernetes.config.ConfigException: there is no usable configuration.
+    """
+    configuration = kubernetes.client.Configuration()
+    try:
+        kubernetes.config.load_kube_config(
+            config_file=kubeconfig, context=context, client_configuration=configuration
+        )
+    except kubernetes.config.ConfigException:
+        if kubeconfig or context:
+            raise
+        kubernetes.config.load_incluster_config(client_configuration=configuration)
+    return kubernetes.client.ApiClient(configuration)
+
+
+class Connections:
+    """The connections of one client. Every method may be called from any thread."""
+
+    def __init__(self, client: Any) -> None:
+        """Make connections as they are needed.
+
+        Args:
+            client: a `kubernetes.client.ApiClient`, for instance from `connect`.
+        """
+        self._client, self._configuration = client, client.configuration
+        self._host = self._configuration.host.rstrip("/")
+        self._pools = _pools(self._configuration)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        *,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+        call: Call,
+        content: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """Send a request and return the response, its status and headers read but not its body.
+
+        Args:
+            method: such as "GET".
+            path: of the URL, quoted.
+            query: its parameters.
+            connect_timeout_s: limit for a connection to be made.
+            read_timeout_s: limit for silence of the server.
+            call: learns the socket, so that it can cut it.
+            content: of the request; None for none.
+            content_type: its media type.
+
+        Raises:
+            ApiStatusError: the server answered with a status of 400 or above.
+            ApiConnectionError: the server was not reached or fell silent; see its subclasses.
+        """
+        headers = {**self._client.default_headers, "Accept": "application/json"}
+        if content is not None:
+            headers["Content-Type"] = content_type
+        for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
+            if setting["in"] == "header" and setting["value"]:
+                headers[setting["key"]] = setting["value"]
+        url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
+        _CALLS.current = call
+        try:
+            response = self._pools.request(
+                method,
+                url,
+                body=content,
+                headers=headers,
+                timeout=urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except CUT_ERRORS as error:
+            raise connection_error(error) from error
+        finally:
+            _CALLS.current = None
+        if response.status >= 400:
+            raise _status_error(response, body_of(response))
+        return response
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        # clear() alone leaves them open until nothing refers to a pool, not even a traceback.
+        for key in self._pools.pools.keys():  # noqa: SIM118 - it cannot be iterated
+            pool = self._pools.pools.get(key)
+            if pool is not None:
+                pool.close()
+        self._pools.clear()
+
+
+def body_of(response: Any) -> bytes:
+    """Return the body of a response, and its connection to the pool.
+
+    Raises:
+        ApiConnectionError: the connection broke; see its subclasses.
+    """
+    try:
+        body: bytes = response.read()
+    except CUT_ERRORS as error:
+        raise connection_error(error) from error
+    finally:
+        response.release_conn()
+    return body
+
+
+def decoded(body: bytes) -> Any:
+    """Return what a body means.
+
+    Raises:
+        ApiDecodeError: it is no JSON.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        start = shown(repr(body[:200]))
+        raise ApiDecodeError(f"the API server sent no JSON: {error}: {start}") from error
+
+
+class Call:
+    """One request, so that another thread can cut its connection."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._cut = False
+
+    def uses(self, connected: socket.socket | None) -> None:
+        """Take note of the socket, and cut it if that was asked for."""
+        with self._lock:
+            self._socket = connected
+            if self._cut:
+                _shut(connected)
+
+    def cut(self) -> None:
+        """Make whoever reads or writes see the end. From any thread; twice is harmless."""
+        with self._lock:
+            self._cut = True
+            _shut(self._socket)
+
+    def over(self) -> None:
+        """Forget the socket: it may serve somebody else now."""
+        with self._lock:
+            self._socket = None
+
+
+class _CallOfThread(threading.local):
+    current: Call | None = None
+
+
+_CALLS = _CallOfThread()
+
+
+def _shut(connected: socket.socket | None) -> None:
+    if connected is not None:
+        with suppress(OSError):  # the other side was faster
+            # Not the method of an SSLSocket, which drops what the reading thread still uses.
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+class _Tracked:
+    """Tells the thread's call which socket serves it."""
+
+    sock: socket.socket | None
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        self._tell()
+
+    def request(self, *args: Any, **options: Any) -> None:
+        self._tell()
+        super().request(*args, **options)  # type: ignore[misc]
+
+    def _tell(self) -> None:
+        call = _CALLS.current
+        if call is not None:
+            call.uses(self.sock)
+
+
+class _HTTPConnection(_Tracked, urllib3.connection.HTTPConnection):  # type: ignore[misc]
+    pass
+
+
+class _HTTPSConnection(_Tracked, urllib3.connection.HTTPSConnection):  # type: ignore[misc]
+    pass
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):  # type: ignore[misc]
+    ConnectionCls = _HTTPConnection
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc]
+    ConnectionCls = _HTTPSConnection
+
+
+def _pools(configuration: Any) -> Any:
+    """Return a pool manager as the `kubernetes` package sets it up, with tracked connections."""
+    pools = kubernetes.client.ApiClient(configuration).rest_client.pool_manager
+    if type(pools) in (urllib3.PoolManager, urllib3.ProxyManager):  # not over SOCKS
+        pools.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+    return pools
+
+
+def _status_error(response: Any, body: bytes) -> ApiStatusError:
+    try:
+        status = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        status = None
+    wait = response.headers.get("Retry-After", "")
+    retry_after = float(wait) if wait.isdecimal() else None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        status.setdefault("code", response.status)
+        return ApiStatusError.from_status(status, retry_after)
+    text = body[:200].decode(errors="replace").strip() or str(response.reason or "")
+    return ApiStatusError(response.status, "", f"HTTP {response.status}: {text}", None, retry_after)
+
+
+def connection_error(error: Exception) -> ApiConnectionError:
+    """Return our error for one of urllib3 or of the socket."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConnectionRefusedError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        return ApiConnectionRefusedError(str(error))
+    timeouts = (urllib3.exceptions.TimeoutError, TimeoutError)
+    return (ApiTimeoutError if isinstance(error, timeouts) else ApiConnectionError)(str(error))

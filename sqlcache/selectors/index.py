@@ -1,0 +1,190 @@
+"""A set of selectors, filed so that "which of these match these labels?" costs a few look-ups.
+
+Each selector is filed under one of its terms that labels must meet: an equality, or an `in` under
+each of its values, the one with the fewest others filed there at that moment; else the key of a
+term that needs one, such as `exists`. What is left, negative terms alone and EVERYTHING, is looked
+at every time. Asking looks labels up one by one and tests the selectors found there in full, so a
+poor choice costs time only.
+
+Promises
+- The answer is that of testing every selector: EVERYTHING matches always, NOTHING never.
+- Memory is bounded by what is in the set; what is removed leaves nothing behind.
+- Adding and removing cost the selector's own terms, whatever the size of the set.
+
+Not safe for threads: the owner has a lock.
+
+Elsewhere: testing one selector (_matching), objects that select others (owners).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, KeysView, Mapping
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from sqlcache.selectors._matching import Predicate
+from sqlcache.selectors._requirement import Operator, Requirement
+from sqlcache.selectors._selector import NOTHING, Selector
+
+K = TypeVar("K")
+_Members: TypeAlias = dict[K, Predicate]
+
+_BY_VALUE = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
+_BY_KEY = frozenset({Operator.EXISTS, Operator.GREATER_THAN, Operator.LESS_THAN})
+
+
+class SelectorIndex(Generic[K]):
+    """Selectors by key, in scopes that are asked apart, such as namespaces.
+
+    Example:
+        >>> views: SelectorIndex[str] = SelectorIndex()
+        >>> views.add("web", parse("app=web,!canary"), scope="shop")
+        >>> views.matching({"app": "web"}, scope="shop")
+        ['web']
+    """
+
+    def __init__(self) -> None:
+        """Make an empty set."""
+        self._scopes: dict[str, _Scope[K]] = {}
+        self._filed: dict[K, _Filed] = {}
+
+    def __len__(self) -> int:
+        """Return the number of selectors."""
+        return len(self._filed)
+
+    def keys(self) -> KeysView[K]:
+        """Return a live view of the keys."""
+        return self._filed.keys()
+
+    def add(self, key: K, selector: Selector, scope: str = "") -> None:
+        """Put a selector in; one with the same key is replaced.
+
+        Args:
+            key: what `matching` returns for it.
+            selector: any.
+            scope: where it is asked for.
+        """
+        old = self._filed.get(key)
+        if old is not None:
+            if old.scope == scope and old.selector == selector:
+                return
+            self.remove(key)
+        members = self._scopes.setdefault(scope, _Scope())
+        term = members.term_for(selector)
+        self._filed[key] = _Filed(scope, selector, term)
+        members.add(key, selector, term)
+
+    def remove(self, key: K) -> None:
+        """Take a selector out. An absent key is no error."""
+        filed = self._filed.pop(key, None)
+        if filed is not None:
+            members = self._scopes[filed.scope]
+            members.remove(key, filed.term)
+            if not members.count:
+                del self._scopes[filed.scope]
+
+    def matching(self, labels: Mapping[str, str] | None, scope: str | None = None) -> list[K]:
+        """Return the keys of the selectors that match labels, in no particular order.
+
+        Args:
+            labels: of one object; None is none.
+            scope: where to look; None is everywhere.
+        """
+        found: list[K] = []
+        for members in self._places(scope):
+            members.match(labels or {}, found)
+        return found
+
+    def _places(self, scope: str | None) -> Collection[_Scope[K]]:
+        if scope is None:
+            return self._scopes.values()
+        members = self._scopes.get(scope)
+        return (members,) if members is not None else ()
+
+
+class _Filed(NamedTuple):
+    """A selector, and the term that it is filed under in its scope."""
+
+    scope: str
+    selector: Selector
+    term: Requirement | None
+
+
+class _Scope(Generic[K]):
+    """The selectors of one scope.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    __slots__ = ("_by_key", "_by_label", "_rest", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._by_label: dict[tuple[str, str], _Members[K]] = {}  # as labels.items() has them
+        self._by_key: dict[str, _Members[K]] = {}
+        self._rest: _Members[K] = {}
+
+    def term_for(self, selector: Selector) -> Requirement | None:
+        """Return the term to file a selector under; None if none of its terms needs a label."""
+        by_value = [each for each in selector.requirements if each.operator in _BY_VALUE]
+        if len(by_value) > 1:
+            return min(by_value, key=self._crowd)
+        if by_value:
+            return by_value[0]
+        by_key = [each for each in selector.requirements if each.operator in _BY_KEY]
+        return min(by_key, key=lambda each: len(self._by_key.get(each.key, ())), default=None)
+
+    def add(self, key: K, selector: Selector, term: Requirement | None) -> None:
+        """File a selector under a term."""
+        self.count += 1
+        if selector == NOTHING:
+            return
+        if term is None:
+            self._rest[key] = selector.matches
+        elif term.operator in _BY_KEY:
+            self._by_key.setdefault(term.key, {})[key] = selector.matches
+        else:
+            for label in _labels(term):
+                self._by_label.setdefault(label, {})[key] = selector.matches
+
+    def remove(self, key: K, term: Requirement | None) -> None:
+        """Take out a selector that is filed under a term."""
+        self.count -= 1
+        if term is None:
+            self._rest.pop(key, None)
+        elif term.operator in _BY_KEY:
+            _take(self._by_key, term.key, key)
+        else:
+            for label in _labels(term):
+                _take(self._by_label, label, key)
+
+    def match(self, labels: Mapping[str, str], found: list[K]) -> None:
+        """Append the keys of the selectors that match."""
+        for label in labels.items():
+            if members := self._by_label.get(label):
+                found += [key for key, matches in members.items() if matches(labels)]
+        if self._by_key:
+            for name in labels:
+                if members := self._by_key.get(name):
+                    found += [key for key, matches in members.items() if matches(labels)]
+        if self._rest:
+            found += [key for key, matches in self._rest.items() if matches(labels)]
+
+    def _crowd(self, term: Requirement) -> tuple[int, int]:
+        """Return how many are filed under a term's values, and how many values it has."""
+        others = sum(len(self._by_label.get(label, ())) for label in _labels(term))
+        return others, len(term.values)
+
+
+L = TypeVar("L")
+
+
+def _labels(term: Requirement) -> Iterator[tuple[str, str]]:
+    return ((term.key, value) for value in term.values)
+
+
+def _take(filed: dict[L, _Members[K]], place: L, key: K) -> None:
+    members = filed[place]
+    del members[key]
+    if not members:
+        del filed[place]

@@ -1,0 +1,122 @@
+"""An API server for golden cases of controllers.
+
+It keeps objects, writes down each write, and fails where the case says so. What a real one does
+beyond that is not in the cases.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from sqlcache.client import Resource
+from sqlcache.errors import ApiStatusError
+from sqlcache.objects import Object, Objects
+
+Action = dict[str, str]
+
+FIRST_NUMBER = 5001
+TERMINATING = "unable to create new content in namespace ns1 because it is being terminated"
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class RecordingApi:
+    """See the module, and `sqlcache.client.ObjectsApi`.
+
+    Attributes:
+        actions: the writes since they were last cleared, also those that failed.
+        numbered: give each written object a new resourceVersion, and new ones a uid.
+    """
+
+    def __init__(self, *, numbered: bool) -> None:
+        self.actions: list[Action] = []
+        self.numbered = numbered
+        self._objects: dict[tuple[str, str, str], Object] = {}
+        self._failures: dict[str, str] = {}
+        self._number = FIRST_NUMBER
+
+    def put(self, resource: Resource, obj: Object) -> None:
+        """Keep an object that somebody else wrote."""
+        meta = obj["metadata"]
+        self._objects[resource.plural, meta.get("namespace", ""), meta["name"]] = obj
+
+    def remove(self, resource: Resource, namespace: str, name: str) -> None:
+        """Drop an object that somebody else deleted."""
+        self._objects.pop((resource.plural, namespace, name), None)
+
+    def fail(self, failures: dict[str, str]) -> None:
+        """Answer verbs with errors from now on: by verb, the error's name in the cases."""
+        self._failures = failures
+
+    def create(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        name = obj["metadata"]["name"]
+        self._act("create", resource, name)
+        if (resource.plural, namespace, name) in self._objects:
+            raise status_error("alreadyExists", resource, name)
+        return self._keep(resource, namespace, obj, is_new=True)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        found = self._objects.get((resource.plural, namespace, name))
+        if found is None:
+            raise status_error("notFound", resource, name)
+        return copy.deepcopy(found)
+
+    def list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> Objects:
+        assert not label_selector
+        return [
+            copy.deepcopy(obj)
+            for (plural, where, _), obj in self._objects.items()
+            if plural == resource.plural and namespace in ("", where)
+        ]
+
+    def update(self, resource: Resource, namespace: str, obj: Object) -> Object:
+        name = obj["metadata"]["name"]
+        self._act("update", resource, name)
+        self.get(resource, namespace, name)
+        return self._keep(resource, namespace, obj, is_new=False)
+
+    def patch(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+        raise NotImplementedError("no controller patches")
+
+    def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        self._act("delete", resource, name)
+        self.get(resource, namespace, name)
+        self.remove(resource, namespace, name)
+
+    def _act(self, verb: str, resource: Resource, name: str) -> None:
+        self.actions.append({"name": name, "verb": verb})
+        if verb in self._failures:
+            raise status_error(self._failures[verb], resource, name)
+
+    def _keep(self, resource: Resource, namespace: str, obj: Object, *, is_new: bool) -> Object:
+        obj = copy.deepcopy(obj)
+        obj["metadata"]["namespace"] = namespace
+        if self.numbered:
+            obj["metadata"]["resourceVersion"] = str(self._number)
+            if is_new:
+                obj["metadata"]["uid"] = f"uid-{self._number}"
+            self._number += 1
+        self.put(resource, obj)
+        return copy.deepcopy(obj)
+
+
+def status_error(kind: str, resource: Resource, name: str) -> ApiStatusError:
+    """Return an error as client-go makes it."""
+    what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    code, reason, message = {
+        "forbidden": (403, "Forbidden", f'{what} "{name}" is forbidden: denied by policy'),
+        "namespaceTerminating": (403, "Forbidden", f'{what} "{name}" is forbidden: {TERMINATING}'),
+        "notFound": (404, "NotFound", f'{what} "{name}" not found'),
+        "alreadyExists": (409, "AlreadyExists", f'{what} "{name}" already exists'),
+        "conflict": (
+            409,
+            "Conflict",
+            f'Operation cannot be fulfilled on {what} "{name}": {MODIFIED}',
+        ),
+        "internal": (500, "InternalError", "Internal error occurred: boom"),
+    }[kind]
+    causes = [{"reason": "NamespaceTerminating"}] if kind == "namespaceTerminating" else []
+    details: dict[str, Any] = {"causes": causes}
+    return ApiStatusError(code, reason, message, details)

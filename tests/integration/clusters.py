@@ -1,0 +1,138 @@
+"""A controller and its informers on a backend, connected to the test API server over HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import pytest
+
+from sqlcache.client import ObjectsApi, Resource
+from sqlcache.controllers.controller import Controller
+from sqlcache.informer import SharedInformerFactory
+from sqlcache.objects import Objects, meta_namespace_key_func, resource_version
+from sqlcache.testing.apiserver import ApiServer
+from tests.backends import BACKENDS
+
+pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
+
+from sqlcache.client.objects import ApiObjects
+from sqlcache.client.transport import ApiListWatch, connect
+
+C = TypeVar("C", bound=Controller)
+
+PATIENCE_S = 60.0  # of real time, on a busy machine
+QUIET_S = 0.5
+WRITES = ("create", "update", "patch", "delete")
+
+
+@dataclass
+class Running(Generic[C]):
+    """A controller that runs."""
+
+    controller: C
+    factory: SharedInformerFactory
+    server: ApiServer
+    resources: Sequence[str]
+
+    def settle(self, resource: str) -> None:
+        """Wait until the caches show what is there, nothing waits, and no more writes come.
+
+        Args:
+            resource: plural of what the controller writes.
+        """
+        written = -1
+        while written != len(writes(self.server, resource)):
+            written = len(writes(self.server, resource))
+            eventually(self._is_at_rest, "it does not come to rest")
+            time.sleep(QUIET_S)
+
+    def _is_at_rest(self) -> bool:
+        queue = self.controller.queue
+        return (
+            all(self._is_current(resource) for resource in self.resources)
+            and not len(queue)
+            and not any(queue.num_requeues(key) for key in self._keys())
+        )
+
+    def _is_current(self, resource: str) -> bool:
+        cached = self.factory.informer(resource).store.list()
+        return _versions(cached) == _versions(self.server.list(resource))
+
+    def _keys(self) -> set[str]:
+        """Return the keys of all services that a write or a delete was ever asked for."""
+        return {
+            f"{each.target.namespace}/{each.target.name}"
+            for each in list(self.server.requests)
+            if each.target.name
+        } | {meta_namespace_key_func(each) for each in self.server.list("services")}
+
+
+def _versions(objs: Objects) -> dict[str, str]:
+    return {meta_namespace_key_func(obj): resource_version(obj) for obj in objs}
+
+
+@contextmanager
+def running(
+    server: ApiServer,
+    backend: str,
+    folder: Path,
+    resources: Sequence[Resource],
+    make: Callable[[ObjectsApi, SharedInformerFactory], C],
+) -> Iterator[Running[C]]:
+    """Run a controller until the end of the block.
+
+    Args:
+        server: what it talks to.
+        backend: of the stores of its informers, by the name in tests.backends.
+        folder: for files.
+        resources: those that it asks the factory for, by their plural.
+        make: returns the controller.
+    """
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(server.kubeconfig()))
+    client = connect(kubeconfig=str(path))
+    with ExitStack() as stack:
+        transports = {each.plural: ApiListWatch(client, each) for each in resources}
+        for transport in transports.values():
+            stack.callback(transport.close)
+        api = ApiObjects(client)
+        stack.callback(api.close)
+        factory = stack.enter_context(
+            SharedInformerFactory(
+                transports.__getitem__,
+                store=lambda resource: BACKENDS[backend](folder, resource=resource),
+            )
+        )
+        controller = make(api, factory)
+        stack.enter_context(controller)
+        factory.start()
+        yield Running(controller, factory, server, [each.plural for each in resources])
+
+
+def eventually(is_so: Callable[[], object], what: str = "") -> None:
+    """Wait until something is the case, or fail."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline, what or "it never came to be"
+        time.sleep(0.02)
+
+
+def writes(server: ApiServer, resource: str, since: int = 0) -> list[str]:
+    """Return the writes of a resource that clients asked for, as "verb name".
+
+    Args:
+        server: what they were asked of.
+        resource: plural.
+        since: leave out so many requests at the start.
+    """
+    return [
+        f"{each.verb} {each.target.name}".strip()
+        for each in list(server.requests)[since:]
+        if each.resource == resource and each.verb in WRITES
+    ]

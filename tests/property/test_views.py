@@ -1,0 +1,227 @@
+"""Hot views answer as the scan does, whatever is written, and never show a part of a write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sqlcache.objects import Object
+from sqlcache.selectors import parse
+from sqlcache.store import ObjectMode, open_store
+from sqlcache.store._sql import views
+from sqlcache.store.api import Indexer
+from sqlcache.store.sqlite import SqliteStore
+from sqlcache.testing.factories import pod
+
+MODES = ["live", "packed", "file"]
+SELECTORS = [
+    "app=web",
+    "app in (web,db)",
+    "app!=web",
+    "tier",
+    "!tier",
+    "tier>1",
+    "app=web,tier!=2",
+    "app=web,app=db",
+    "",
+]
+NAMESPACES = ["shop", "lab", ""]
+QUESTIONS = [(namespace, parse(text)) for namespace in NAMESPACES for text in SELECTORS]
+
+names = st.sampled_from([f"p{number}" for number in range(12)])
+labels = st.fixed_dictionaries(
+    {},
+    optional={
+        "app": st.sampled_from(["web", "db", "cron"]),
+        "tier": st.sampled_from(["1", "2", "3", "x"]),
+    },
+)
+pods = st.builds(
+    lambda name, namespace, labels, rv: pod(name, namespace, labels=labels, rv=str(rv)),
+    names,
+    st.sampled_from(["shop", "lab", ""]),
+    labels,
+    st.integers(1, 10**6),
+)
+events = st.builds(
+    lambda kind, obj: {"type": kind, "object": obj},
+    st.sampled_from(["ADDED", "MODIFIED", "MODIFIED", "DELETED"]),
+    pods,
+)
+writes: st.SearchStrategy[tuple[str, list[Object]]] = st.one_of(
+    st.tuples(st.just("apply"), st.lists(events, min_size=1, max_size=8)),
+    st.tuples(st.just("replace"), st.lists(pods, max_size=12)),
+    st.tuples(st.just("ask"), st.just([])),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """Let a dozen members take several blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "_BLOCK", 2)
+        yield
+
+
+def opened(mode: str, folder: Path, **options: Any) -> SqliteStore:
+    if mode == "file":
+        return SqliteStore(str(folder / "cache.db"), **options)
+    return SqliteStore(objects=cast("ObjectMode", mode), **options)
+
+
+def write(store: Indexer, kind: str, what: list[Object]) -> None:
+    if kind == "apply":
+        store.apply(what)
+    elif kind == "replace":
+        store.replace(what, "1")
+
+
+def keyed(objs: list[Object]) -> dict[tuple[str, str], Object]:
+    found = {(obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objs}
+    assert len(found) == len(objs)
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("limit", [10_000, 300])
+@settings(max_examples=25)
+@given(history=st.lists(writes, max_size=10))
+def test_views_answer_as_the_scan_does(
+    mode: str,
+    limit: int,
+    history: list[tuple[str, list[Object]]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("views")
+    model = open_store("dict")
+    with opened(mode, folder, hot_members=limit, hot_objects=4) as store:
+        for kind, what in history:
+            write(model, kind, what)
+            write(store, kind, what)
+            for namespace, selector in QUESTIONS:
+                expected = keyed(model.select(namespace, selector))
+                for _ in range(2):
+                    assert keyed(store.select(namespace, selector)) == expected, str(selector)
+                assert store.count(namespace, selector) == len(expected)
+            stats = store.stats().views
+            assert stats is not None
+            assert stats.members + 64 * stats.views <= limit
+            if limit == 10_000:
+                assert stats.views == len(QUESTIONS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_readers_see_whole_writes_only(mode: str, tmp_path: Path) -> None:
+    """Each write moves pods from one color to another and stamps all of them.
+
+    So every answer has pods of one stamp, and each color as many as were moved to it.
+    """
+    random = Random(1)
+    colors = ["red", "green"]
+    size, rounds = 40, 60
+
+    def painted(stamp: int) -> list[Object]:
+        red = set(random.sample(range(size), size // 2))
+        return [
+            pod(f"p{number}", labels={"color": colors[number not in red]}, rv=str(stamp))
+            for number in range(size)
+        ]
+
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def read(store: Indexer, text: str, members: int) -> None:
+        selector, last = parse(text), 0
+        while not done.is_set():
+            found = store.select("default", selector)
+            stamps = {int(obj["metadata"]["resourceVersion"]) for obj in found}
+            if len(found) != members or len(stamps) != 1 or min(stamps) < last:
+                wrong.append(f"{text}: {len(found)} pods of writes {sorted(stamps)} after {last}")
+                return
+            last = min(stamps)
+
+    with opened(mode, tmp_path) as store:
+        store.replace(painted(1), "1")
+        questions = [("color=red", 20), ("color=green", 20), ("color", 40), ("color!=blue", 40)]
+        threads = [threading.Thread(target=read, args=(store, *each)) for each in questions]
+        for thread in threads:
+            thread.start()
+        try:
+            for stamp in range(2, rounds):
+                store.apply([{"type": "MODIFIED", "object": obj} for obj in painted(stamp)])
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        stats = store.stats().views
+    assert not wrong
+    assert stats is not None
+    assert stats.hits > 0
+
+
+def test_views_of_a_file_notice_what_others_write(tmp_path: Path) -> None:
+    selector = parse("app=web")
+    with opened("file", tmp_path) as store, opened("file", tmp_path) as other:
+        for number in range(20):
+            writer = other if number % 3 else store
+            writer.add(pod(f"p{number}", labels={"app": "web" if number % 2 else "db"}))
+            expected = {f"p{each}" for each in range(number + 1) if each % 2}
+            for _ in range(3):
+                found = store.select("", selector)
+                assert {obj["metadata"]["name"] for obj in found} == expected
+        stats = store.stats().views
+        assert stats is not None
+        assert stats.hits >= 20
+
+
+def test_answers_belong_to_the_caller() -> None:
+    with SqliteStore() as store:
+        store.replace([pod(name, labels={"app": "web"}) for name in "abc"], "1")
+        for _ in range(4):
+            found = store.select("", "app=web")
+            assert len(found) == 3
+            found.clear()
+
+
+@pytest.mark.parametrize("mode", ["live", "packed"])
+def test_views_stay_within_their_bound_whatever_is_asked(mode: str) -> None:
+    with opened(mode, Path(), hot_members=1_000) as store:
+        store.replace([pod(f"p{n}", labels={"n": str(n % 50)}) for n in range(200)], "1")
+        for number in range(3_000):
+            for _ in range(2):
+                store.select("default", f"n={number % 50},!x{number}")
+        stats = store.stats().views
+        assert stats is not None
+        assert stats.members + 64 * stats.views <= 1_000
+        assert stats.evictions > 2_000
+        assert len(store._views._asked) + len(store._views._asked_before) <= 4_096
+        assert len(store._views._index) == stats.views
+
+
+def test_the_view_in_use_stays_when_others_come_and_go() -> None:
+    with SqliteStore(hot_members=1_000) as store:
+        store.replace([pod(f"p{n}", labels={"n": str(n % 50)}) for n in range(200)], "1")
+        kept = parse("n=1")
+        for number in range(300):
+            store.select("", f"!x{number // 2}")
+            store.select("", kept)
+        stats = store.stats().views
+        assert stats is not None
+        assert stats.hits == 298
+
+
+def test_without_views() -> None:
+    with SqliteStore(hot_members=0) as store:
+        store.add(pod("a", labels={"app": "web"}))
+        for _ in range(3):
+            assert len(store.select("", "app=web")) == 1
+        stats = store.stats().views
+        assert stats is not None
+        assert (stats.views, stats.members, stats.hits) == (0, 0, 0)
