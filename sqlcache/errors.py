@@ -434,6 +434,81 @@ class StaleCacheError(SqlcacheError, RuntimeError):
         )
 
 
+class StaleSlicesError(SqlcacheError, RuntimeError):
+    """A cache does not show the slices of a service as they were written: try again later.
+
+    Attributes:
+        service: key of the service.
+
+    Source: pkg/controller/endpointslice syncService.
+    """
+
+    def __init__(self, service: str) -> None:
+        super().__init__(service)
+        self.service = service
+
+    def __str__(self) -> str:
+        return "EndpointSlice informer cache is out of date"
+
+
+class MissingNodeError(SqlcacheError, LookupError):
+    """A pod is not published, for nothing is known of its node.
+
+    Attributes:
+        pod: its name.
+        service: key of the service.
+        node: name of the node; "" if the pod names none.
+
+    Source: endpointslice reconciler.go reconcileByAddressType.
+    """
+
+    def __init__(self, pod: str, service: str, node: str) -> None:
+        super().__init__(pod, service, node)
+        self.pod, self.service, self.node = pod, service, node
+
+    def __str__(self) -> str:
+        return f"skipping Pod {self.pod} for Service {self.service}: Node {self.node} Not Found"
+
+
+class SliceWriteError(SqlcacheError, RuntimeError):
+    """A slice of a service could not be written.
+
+    Attributes:
+        failed: what failed, such as "failed to update".
+        name: of the slice; "" if it was to be created.
+        service: key of the service.
+        cause: why.
+
+    Source: endpointslice reconciler.go finalize.
+    """
+
+    def __init__(self, failed: str, name: str, service: str, cause: Exception) -> None:
+        super().__init__(failed, name, service, cause)
+        self.failed, self.name, self.service, self.cause = failed, name, service, cause
+
+    def __str__(self) -> str:
+        named = f"{self.name} EndpointSlice" if self.name else "EndpointSlice"
+        return f"{self.failed} {named} for Service {self.service}: {self.cause}"
+
+
+class AggregateError(SqlcacheError, RuntimeError):
+    """Several things failed, each on its own.
+
+    Attributes:
+        errors: what was raised, in order; at least one.
+
+    Source: apimachinery util/errors NewAggregate.
+    """
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        super().__init__(tuple(errors))
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(map(str, self.errors)))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
 class InformerStateError(SqlcacheError, RuntimeError):
     """The call comes too late: the informer has started or stopped already."""
 

@@ -48,6 +48,7 @@ READS = (
     "list",
     "list_keys",
     "select",
+    "selecting",
     "count",
     "index",
     "by_index",

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from sqlcache.bench.measuring import setting_up
-from sqlcache.objects import Objects
 from sqlcache.store import ObjectMode, open_store
 from sqlcache.store.api import Indexer
+from sqlcache.store.sqlite import SqliteStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,6 @@ class Subject:
         """
         self.backend, self._directory, self._resource = backend, directory, resource
         self._numbers = count(1)
-        self._path = directory
         self.store = self._open()
 
     def renew(self) -> Indexer:
@@ -95,25 +93,10 @@ class Subject:
         """Make the store hold these pods."""
         self.store.replace(pods, resource_version="1")
 
-    def cool(self, pods: Objects) -> None:
-        """Make the store hold no decoded object, so that the next reads are first reads.
-
-        Args:
-            pods: what the store holds, in case that it must be loaded again.
-        """
-        if not self.backend.decodes:
-            return
-        drop = getattr(self.store, "drop_hot_objects", None)
-        if drop is not None:
-            drop()
-            return
-        with setting_up():
-            if self.backend.store is None:
-                self.store.close()
-                self.store = open_store(f"sqlite:///{self._path}", self._resource)
-            else:
-                self.renew()
-                self.load(pods)
+    def cool(self) -> None:
+        """Make the store hold no decoded object, so that the next reads are first reads."""
+        if isinstance(self.store, SqliteStore):
+            self.store.drop_hot_objects()
 
     def close(self) -> None:
         """Close the store."""
@@ -128,5 +111,5 @@ class Subject:
                 objects=backend.objects,
                 hot_members=backend.hot_members,
             )
-        self._path = self._directory / f"cache-{next(self._numbers)}.db"
-        return open_store(f"sqlite:///{self._path}", self._resource)
+        path = self._directory / f"cache-{next(self._numbers)}.db"
+        return open_store(f"sqlite:///{path}", self._resource)

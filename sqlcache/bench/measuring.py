@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _STATM = Path("/proc/self/statm")
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
@@ -91,6 +94,34 @@ def peak_rss_bytes() -> int:
     """Return the highest resident memory that this process has had."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+
+
+@dataclass(slots=True)
+class Peak:
+    """The highest resident memory within a block.
+
+    Attributes:
+        bytes: known at the end of the block.
+    """
+
+    bytes: int = 0
+
+
+@contextmanager
+def peak_of() -> Iterator[Peak]:
+    """Give the highest resident memory of this process within the block.
+
+    Only Linux can tell that of a block; elsewhere it is the highest that the process ever had.
+    """
+    peak = Peak()
+    if _CLEAR_REFS.exists():
+        _CLEAR_REFS.write_text("5")  # the kernel counts the peak from here on; see proc(5)
+    yield peak
+    if _CLEAR_REFS.exists():
+        status = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+        peak.bytes = int(status["VmHWM"].split()[0]) * 1024
+    else:
+        peak.bytes = peak_rss_bytes()
 
 
 def usable_cores() -> int:

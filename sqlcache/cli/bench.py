@@ -18,7 +18,7 @@ from sqlcache.bench import report, results, runner, tables
 from sqlcache.bench.backends import BACKENDS
 from sqlcache.bench.environment import environment
 from sqlcache.bench.results import Parameters, Result, Run
-from sqlcache.bench.scenarios import NEEDS_FILE, SCENARIOS
+from sqlcache.bench.scenarios import NEEDS_FILE, SCENARIOS, unnamed
 from sqlcache.bench.scenarios.dump import read
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._output import write
@@ -37,7 +37,8 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     "  sqlcache bench -o json --report bench.html > bench.json",
     help="Compare the backends: the same pods and selectors on each, in one run.\n\n"
     "Each backend has a process of its own; answers are compared with those of the dict scan"
-    " before anything is timed. Without SCENARIO all are run, but `dump` only with a file.\n\n"
+    " before anything is timed. Without SCENARIO all are run, but for `soak`; `first-sync` not with"
+    " --quick, `dump` only with a file.\n\n"
     f"\b\nScenarios:\n{_NAMES}",
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
@@ -97,7 +98,7 @@ def bench(
     time_limit: float,
 ) -> None:
     """See the decorator's help."""
-    names, dumps = _chosen(scenarios, files)
+    names, dumps = _chosen(scenarios, files, quick=quick)
     for file in dumps:
         read(file)  # what is wrong with it is said now, not by each child
     if page is not None and not page.absolute().parent.is_dir():
@@ -115,7 +116,9 @@ def bench(
     _measure_and_show(parameters, output, page)
 
 
-def _chosen(words: Sequence[str], files: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chosen(
+    words: Sequence[str], files: Sequence[str], *, quick: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return scenarios and dump files: words that are no scenario are files, if `dump` is one."""
     names = [word for word in words if word in SCENARIOS]
     others = [word for word in words if word not in SCENARIOS]
@@ -126,8 +129,10 @@ def _chosen(words: Sequence[str], files: Sequence[str]) -> tuple[tuple[str, ...]
         raise click.UsageError(f"`{NEEDS_FILE}` needs a file: sqlcache bench dump FILE")
     if names and dumps and NEEDS_FILE not in names:
         raise click.UsageError(f"--file is for the scenario `{NEEDS_FILE}`, which is not chosen")
-    every = [name for name in SCENARIOS if name != NEEDS_FILE or dumps]
-    return tuple(dict.fromkeys(names)) or tuple(every), dumps
+    for name in names:
+        if missing := ",".join(SCENARIOS[name].missing()):
+            raise click.UsageError(f"`{name}` needs: pip install 'sqlcache[{missing}]'")
+    return tuple(dict.fromkeys(names)) or tuple(unnamed(quick=quick, files=bool(dumps))), dumps
 
 
 def _backends(text: str) -> tuple[str, ...]:

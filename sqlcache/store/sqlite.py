@@ -140,6 +140,14 @@ class SqliteStore(BaseStore):
                 self._db.close()
                 raise
 
+    def drop_hot_objects(self) -> None:
+        """Forget the decoded objects that a packed store keeps; the next reads decode again.
+
+        They are kept for the speed of reads alone, so this gives memory back and changes no answer.
+        """
+        if isinstance(self._shelf, PackedShelf):
+            self._shelf.forget_decoded()
+
     # Writes
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:

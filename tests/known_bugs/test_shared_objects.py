@@ -13,6 +13,7 @@ import pytest
 
 from sqlcache.selectors import service_selector
 from sqlcache.store.api import Indexer
+from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import names, pod
 from tests.backends import BACKENDS
 
@@ -70,6 +71,19 @@ def test_packed_objects_that_are_kept_are_shared_until_the_next_write(
         assert in_another_thread(store) is changed(store)
         store.update(pod("a", labels={"app": "web"}, rv="2"))
         assert in_another_thread(store) == pod("a", labels={"app": "web"}, rv="2")
+
+
+@pytest.mark.parametrize("backend", PACKED)
+def test_dropped_hot_objects_are_decoded_anew(backend: str, tmp_path: Path) -> None:
+    with BACKENDS[backend](tmp_path, hot_objects=10) as store:
+        assert isinstance(store, SqliteStore)
+        store.replace([pod(name, labels={"app": "web"}) for name in "abcdefgh"], "1")
+        store.list()
+        held = changed(store)
+        store.drop_hot_objects()
+        assert store.get_by_key("default/a") is not held
+        assert names(store.select("default", "app=web")) == list("abcdefgh")
+        assert {obj["metadata"]["labels"]["app"] for obj in store.list()} == {"web"}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

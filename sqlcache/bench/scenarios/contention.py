@@ -27,6 +27,7 @@ from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask, by_plain_rule
 from sqlcache.bench.measuring import percentile, setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
+from sqlcache.bench.threads import Thread
 from sqlcache.bench.workloads import REPEATED, Feed, Question
 from sqlcache.lister import PodLister
 
@@ -154,8 +155,8 @@ class _Together(Cell):
 def _run(workload: Contention, bursts: list[list[Event]], seconds: float) -> Samples:
     samples, start = Samples(), time.perf_counter()
     end = start + seconds
-    readers = [_Thread(_read, samples, workload.reads(), start, end, n) for n in range(READERS)]
-    writer = _Thread(_write, samples, workload.subject.store.apply, bursts, start)
+    readers = [Thread(_read, samples, workload.reads(), start, end, n) for n in range(READERS)]
+    writer = Thread(_write, samples, workload.subject.store.apply, bursts, start)
     for thread in (*readers, writer):
         thread.start()
     for thread in (*readers, writer):
@@ -201,27 +202,6 @@ def _write(
         taken = ready
 
 
-class _Thread(threading.Thread):
-    """A thread whose exception reaches who waits for it."""
-
-    def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
-        super().__init__(daemon=True)
-        self._work, self._arguments = work, arguments
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._work(*self._arguments)
-        except BaseException as error:  # noqa: BLE001 - raised again by finish()
-            self._error = error
-
-    def finish(self) -> None:
-        """Wait for the end; raise what the thread raised."""
-        self.join()
-        if self._error is not None:
-            raise self._error
-
-
 @contextmanager
 def _computing(wanted: bool) -> Iterator[None]:
     """Keep one more thread computing in Python meanwhile, if wanted."""
@@ -231,7 +211,7 @@ def _computing(wanted: bool) -> Iterator[None]:
         while not stop.is_set():
             sum(number * number for number in range(_BUSY_SUM))
 
-    thread = _Thread(compute)
+    thread = Thread(compute)
     if wanted:
         thread.start()
     try:

@@ -79,7 +79,7 @@ class First(Cell):
     def measure(self, round_number: int) -> list[Measurement]:
         """Ask this round's part of the questions."""
         if round_number == 0:
-            self.workload.subject.cool(self.workload.pods)
+            self.workload.subject.cool()
         _count(_ask_untimed(self.workload, [_WAKE]))
         parameters = self.workload.parameters
         most, rounds = min(parameters.samples, len(self.query.first)), parameters.rounds

@@ -5,16 +5,29 @@ A new scenario is a module with a `Workload` and one entry here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 
 from sqlcache.bench.results import Parameters, Result
-from sqlcache.bench.scenarios import contention, dump, loading, memory, queries, selecting, updates
+from sqlcache.bench.scenarios import (
+    contention,
+    dump,
+    first_sync,
+    loading,
+    memory,
+    queries,
+    relist,
+    selecting,
+    soak,
+    updates,
+)
 from sqlcache.bench.scenarios.workload import Job, Task, Workload
 
 _KINDS_QUICK = ("in (3 values)", "notin (3 values)", "!=", "exists", "!key", ">")
 _NAMESPACES_QUICK = 10  # with as many pods in each as a full run has in its 100
+_EXTRAS = {"kubernetes": "kubernetes", "testing": "aiohttp"}
 _MEMORY_SHARE_QUICK = 4  # pods of 4 KB or with 20 labels take that much longer than the others
 
 
@@ -34,6 +47,8 @@ class Scenario:
         headlines: (query, variant) of the lines that the short table has, with `*` for any
             number; the first is the one that the sentence is about.
         finish: makes the results of all tasks into those that are shown.
+        part_of: the runs without named scenarios that it is part of: "every", "full" or "none".
+        extras: what it needs of the package's extras, by name and a module of each.
     """
 
     name: str
@@ -42,6 +57,12 @@ class Scenario:
     tasks: Callable[[Parameters], list[Task]]
     headlines: tuple[tuple[str, str], ...]
     finish: Callable[[Sequence[Result]], list[Result]] = _same
+    part_of: str = "every"
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+    def missing(self) -> list[str]:
+        """Return the extras that are not installed."""
+        return [extra for extra, module in self.extras.items() if find_spec(module) is None]
 
 
 def _one(parameters: Parameters) -> list[Task]:
@@ -94,6 +115,19 @@ def _contention(parameters: Parameters) -> list[Task]:
 def _selecting(parameters: Parameters) -> list[Task]:
     sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
     return [Task({"services": size}, no_views=True) for size in sizes]
+
+
+def _first_sync(parameters: Parameters) -> list[Task]:
+    # Of 150,000, the 50,000 pods of 4 KB that the project's aim speaks of.
+    return [Task({"pods": max(1, parameters.pods // 3)}, alone=True, no_views=True)]
+
+
+def _soak(parameters: Parameters) -> list[Task]:
+    if parameters.quick:
+        options = {"pods": min(parameters.pods, 1_000), "seconds": 2, "troubles_per_s": 6}
+        return [Task({**options, "relists": 4}, alone=True, no_views=True)]
+    options = {"pods": min(parameters.pods, 20_000), "seconds": 30, "troubles_per_s": 2}
+    return [Task({**options, "relists": 20}, alone=True, no_views=True)]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -203,15 +237,68 @@ SCENARIOS = {
             ),
         ),
         Scenario(
+            "relist",
+            "an informer lists all pods anew while four threads list by selector",
+            relist.Relist,
+            _one,
+            (
+                (f"{relist.LONGEST}, 1 % changed", relist.ON),
+                (f"{relist.LONGEST}, 1 % changed", relist.FROZEN),
+                (f"{relist.SYNC}, 1 % changed", relist.ON),
+                (f"{relist.PEAK}, 1 % changed", relist.ON),
+            ),
+        ),
+        Scenario(
+            "first-sync",
+            "an informer's first list of pods of 4 KB over HTTP: receiving, store, rest",
+            first_sync.FirstSync,
+            _first_sync,
+            (
+                (first_sync.WHOLE, first_sync.STREAMED),
+                (first_sync.STORE, first_sync.STREAMED),
+            ),
+            part_of="full",
+            extras=_EXTRAS,
+        ),
+        Scenario(
+            "soak",
+            "an informer on a troubled API server; cache and handlers are audited; only if named",
+            soak.Soak,
+            _soak,
+            (
+                ("event, server to handler", "under faults"),
+                ("memory over * relists", "process growth"),
+            ),
+            part_of="none",
+            extras=_EXTRAS,
+        ),
+        Scenario(
             "dump",
             "every service selector of a cluster's dump against its pods; needs a file",
             dump.Dump,
             _dumps,
             (("services of *", "repeat"),),
+            part_of="none",
         ),
     )
 }
 NEEDS_FILE = "dump"
+
+
+def unnamed(*, quick: bool, files: bool) -> list[str]:
+    """Return the scenarios of a run that names none.
+
+    Args:
+        quick: whether it is to be quick.
+        files: whether it has dumps.
+    """
+    parts = ("every",) if quick else ("every", "full")
+    return [
+        scenario.name
+        for scenario in SCENARIOS.values()
+        if (scenario.part_of in parts and not scenario.missing())
+        or (scenario.name == NEEDS_FILE and files)
+    ]
 
 
 def headlines(results: Sequence[Result], scenario: str) -> list[tuple[str, str, int, str]]:

@@ -97,6 +97,10 @@ class PackedShelf(Shelf):
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
         return dict(_decoded(query, ids))
 
+    def forget_decoded(self) -> None:
+        """Drop all decoded objects."""
+        self._hot.clear()
+
     def statements(
         self,
         batch: Batch,
@@ -208,6 +212,11 @@ class HotObjects:
             for object_id in object_ids:
                 self._young.pop(object_id, None)
                 self._old.pop(object_id, None)
+
+    def clear(self) -> None:
+        """Forget all objects."""
+        with self._lock:
+            self._young, self._old = {}, {}
 
 
 def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
