@@ -87,7 +87,7 @@ def mirroring(names: Iterable[str]) -> Iterator[Report]:
     bars = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counts]}")
     )
-    tasks = {name: bars.add_task(name, total=None, counts="") for name in names}
+    tasks = {name: bars.add_task(name, total=None, counts="0 listed, 0 stored") for name in names}
     with Live(bars, console=Console(stderr=True), transient=True, redirect_stdout=False) as live:
 
         def report(progress: Iterable[Bar], line: str) -> None:
