@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlcache._gotext import quote
+
 _SHOWN_CHARS = 200  # a 5 MB string in a message helps nobody
+_SHOWN_REASON_CHARS = 1_000  # the longest reason about tokens of a usual length has some 500
 
 
 def shown(value: Any) -> str:
@@ -21,6 +24,14 @@ def shown(value: Any) -> str:
     return text
 
 
+def _shown_reason(reason: str) -> str:
+    """Return a reason without its middle if it is long: a huge token is there, not at the end."""
+    if len(reason) <= _SHOWN_REASON_CHARS:
+        return reason
+    half = _SHOWN_REASON_CHARS // 2
+    return f"{reason[:half]}… ({len(reason)} characters) …{reason[-half:]}"
+
+
 class SqlcacheError(Exception):
     """The base of all errors of this package."""
 
@@ -28,8 +39,12 @@ class SqlcacheError(Exception):
 class SelectorError(SqlcacheError, ValueError):
     """A selector, requirement, label key or label value is not valid.
 
+    `str()` shortens a long message; it is whole in `args`.
     Source: apimachinery labels.NewRequirement, metav1.LabelSelectorAsSelector.
     """
+
+    def __str__(self) -> str:
+        return _shown_reason(super().__str__())
 
 
 class SelectorSyntaxError(SelectorError):
@@ -38,7 +53,7 @@ class SelectorSyntaxError(SelectorError):
     Attributes:
         text: the whole selector as given.
         position: character offset, 0-based, at which parsing stopped.
-        reason: kubectl's words for it.
+        reason: kubectl's words for it, in full; `str()` shortens a long one.
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
@@ -46,7 +61,8 @@ class SelectorSyntaxError(SelectorError):
         self.text, self.position, self.reason = text, position, reason
 
     def __str__(self) -> str:
-        return f"{self.reason} (at character {self.position} of {shown(repr(self.text))})"
+        where = f"at character {self.position} of {shown(repr(self.text))}"
+        return f"{_shown_reason(self.reason)} ({where})"
 
 
 class ObjectError(SqlcacheError, ValueError):
@@ -96,8 +112,7 @@ class KeyFormatError(SqlcacheError, ValueError):
         self.key = key
 
     def __str__(self) -> str:
-        escaped = self.key.replace("\\", "\\\\").replace('"', '\\"')
-        return f'unexpected key format: "{shown(escaped)}"'
+        return f"unexpected key format: {quote(shown(self.key))}"
 
 
 class IndexNotFoundError(SqlcacheError, LookupError):
@@ -281,6 +296,36 @@ class QueueShutDownError(SqlcacheError, RuntimeError):
 
     def __str__(self) -> str:
         return f"work queue {self.name!r} is shut down" if self.name else "work queue is shut down"
+
+
+class KubeConfigError(SqlcacheError, ValueError):
+    """There is no usable configuration of a cluster.
+
+    Attributes:
+        path: of the kubeconfig file or files; "" if there are none.
+        reason: what is wrong.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class UnknownResourceError(SqlcacheError, LookupError):
+    """The API server has no resource of that name.
+
+    Source: kubectl, cli-runtime pkg/resource builder.go.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f'the server doesn\'t have a resource type "{shown(self.name)}"'
 
 
 class ApiConnectionError(SqlcacheError, ConnectionError):

@@ -147,6 +147,7 @@ class SqliteStore(BaseStore):
         """
         if isinstance(self._shelf, PackedShelf):
             self._shelf.forget_decoded()
+            self._views.clear()
 
     # Writes
 

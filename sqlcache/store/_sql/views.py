@@ -212,6 +212,11 @@ class HotViews:
             self._weight -= view.members + _OVERHEAD_MEMBERS
             self._evictions += 1
 
+    def clear(self) -> None:
+        """Forget all views; those asked for again come back."""
+        with self._lock:
+            self._clear()
+
     def _clear(self) -> None:
         self._views.clear()
         self._index = SelectorIndex()
