@@ -4,8 +4,8 @@
     python bench/render.py --check  # exit 1 if they are not in step with the results
 
 A document has its part between `<!-- bench:begin -->` and `<!-- bench:end -->`: the README the
-lines that stand for each scenario, of the run with the most pods (of those, the newest);
-bench/README.md every line of every run. Nothing between the markers is typed.
+lines that stand for each scenario, of the run with the most pods that has it (of those, the
+newest); bench/README.md every line of every run. Nothing between the markers is typed.
 """
 
 from __future__ import annotations
@@ -54,18 +54,21 @@ def replaced(document: str, text: str) -> str:
 
 
 def reference(runs: Sequence[Run]) -> str:
-    """Return the lines that stand for each scenario, of the largest and newest run."""
-    if not runs:
-        return ""
-    run = max(runs, key=lambda run: (run.parameters.pods, str(run.environment["date"])))
-    return "\n".join(
-        [
-            f"{tables.LEGEND}. {tables.machine(run)}.",
-            "",
-            tables.markdown(tables.short(run.results), run.parameters.backends),
-            "",
-        ]
-    )
+    """Return the lines that stand for each scenario, of the largest and newest run that has it."""
+    latest = sorted(runs, key=lambda run: (run.parameters.pods, str(run.environment["date"])))
+    of_scenario = {name: run for run in latest for name in run.parameters.scenarios}
+    blocks = []
+    for run in reversed(latest):
+        names = {name for name, chosen in of_scenario.items() if chosen is run}
+        if names:
+            shown = [result for result in run.results if result.scenario in names]
+            blocks += [
+                f"{tables.LEGEND}. {tables.machine(run)}.",
+                "",
+                tables.markdown(tables.short(shown), run.parameters.backends),
+                "",
+            ]
+    return "\n".join(blocks)
 
 
 def everything(runs: Sequence[Run]) -> str:

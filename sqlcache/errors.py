@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlcache._gotext import quote
+
 _SHOWN_CHARS = 200  # a 5 MB string in a message helps nobody
+_SHOWN_REASON_CHARS = 1_000  # the longest reason about tokens of a usual length has some 500
 
 
 def shown(value: Any) -> str:
@@ -21,6 +24,14 @@ def shown(value: Any) -> str:
     return text
 
 
+def _shown_reason(reason: str) -> str:
+    """Return a reason without its middle if it is long: a huge token is there, not at the end."""
+    if len(reason) <= _SHOWN_REASON_CHARS:
+        return reason
+    half = _SHOWN_REASON_CHARS // 2
+    return f"{reason[:half]}… ({len(reason)} characters) …{reason[-half:]}"
+
+
 class SqlcacheError(Exception):
     """The base of all errors of this package."""
 
@@ -28,8 +39,12 @@ class SqlcacheError(Exception):
 class SelectorError(SqlcacheError, ValueError):
     """A selector, requirement, label key or label value is not valid.
 
+    `str()` shortens a long message; it is whole in `args`.
     Source: apimachinery labels.NewRequirement, metav1.LabelSelectorAsSelector.
     """
+
+    def __str__(self) -> str:
+        return _shown_reason(super().__str__())
 
 
 class SelectorSyntaxError(SelectorError):
@@ -38,7 +53,7 @@ class SelectorSyntaxError(SelectorError):
     Attributes:
         text: the whole selector as given.
         position: character offset, 0-based, at which parsing stopped.
-        reason: kubectl's words for it.
+        reason: kubectl's words for it, in full; `str()` shortens a long one.
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
@@ -46,7 +61,8 @@ class SelectorSyntaxError(SelectorError):
         self.text, self.position, self.reason = text, position, reason
 
     def __str__(self) -> str:
-        return f"{self.reason} (at character {self.position} of {shown(repr(self.text))})"
+        where = f"at character {self.position} of {shown(repr(self.text))}"
+        return f"{_shown_reason(self.reason)} ({where})"
 
 
 class ObjectError(SqlcacheError, ValueError):
@@ -96,8 +112,7 @@ class KeyFormatError(SqlcacheError, ValueError):
         self.key = key
 
     def __str__(self) -> str:
-        escaped = self.key.replace("\\", "\\\\").replace('"', '\\"')
-        return f'unexpected key format: "{shown(escaped)}"'
+        return f"unexpected key format: {quote(shown(self.key))}"
 
 
 class IndexNotFoundError(SqlcacheError, LookupError):
@@ -283,6 +298,36 @@ class QueueShutDownError(SqlcacheError, RuntimeError):
         return f"work queue {self.name!r} is shut down" if self.name else "work queue is shut down"
 
 
+class KubeConfigError(SqlcacheError, ValueError):
+    """There is no usable configuration of a cluster.
+
+    Attributes:
+        path: of the kubeconfig file or files; "" if there are none.
+        reason: what is wrong.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+class UnknownResourceError(SqlcacheError, LookupError):
+    """The API server has no resource of that name.
+
+    Source: kubectl, cli-runtime pkg/resource builder.go.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f'the server doesn\'t have a resource type "{shown(self.name)}"'
+
+
 class ApiConnectionError(SqlcacheError, ConnectionError):
     """The API server could not be reached, or the connection broke."""
 
@@ -387,6 +432,81 @@ class StaleCacheError(SqlcacheError, RuntimeError):
             f"{self.resource} informer cache is out of date, resource version"
             f" {self.resource_version} already processed for {self.resource} {self.key}"
         )
+
+
+class StaleSlicesError(SqlcacheError, RuntimeError):
+    """A cache does not show the slices of a service as they were written: try again later.
+
+    Attributes:
+        service: key of the service.
+
+    Source: pkg/controller/endpointslice syncService.
+    """
+
+    def __init__(self, service: str) -> None:
+        super().__init__(service)
+        self.service = service
+
+    def __str__(self) -> str:
+        return "EndpointSlice informer cache is out of date"
+
+
+class MissingNodeError(SqlcacheError, LookupError):
+    """A pod is not published, for nothing is known of its node.
+
+    Attributes:
+        pod: its name.
+        service: key of the service.
+        node: name of the node; "" if the pod names none.
+
+    Source: endpointslice reconciler.go reconcileByAddressType.
+    """
+
+    def __init__(self, pod: str, service: str, node: str) -> None:
+        super().__init__(pod, service, node)
+        self.pod, self.service, self.node = pod, service, node
+
+    def __str__(self) -> str:
+        return f"skipping Pod {self.pod} for Service {self.service}: Node {self.node} Not Found"
+
+
+class SliceWriteError(SqlcacheError, RuntimeError):
+    """A slice of a service could not be written.
+
+    Attributes:
+        failed: what failed, such as "failed to update".
+        name: of the slice; "" if it was to be created.
+        service: key of the service.
+        cause: why.
+
+    Source: endpointslice reconciler.go finalize.
+    """
+
+    def __init__(self, failed: str, name: str, service: str, cause: Exception) -> None:
+        super().__init__(failed, name, service, cause)
+        self.failed, self.name, self.service, self.cause = failed, name, service, cause
+
+    def __str__(self) -> str:
+        named = f"{self.name} EndpointSlice" if self.name else "EndpointSlice"
+        return f"{self.failed} {named} for Service {self.service}: {self.cause}"
+
+
+class AggregateError(SqlcacheError, RuntimeError):
+    """Several things failed, each on its own.
+
+    Attributes:
+        errors: what was raised, in order; at least one.
+
+    Source: apimachinery util/errors NewAggregate.
+    """
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        super().__init__(tuple(errors))
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(map(str, self.errors)))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 class InformerStateError(SqlcacheError, RuntimeError):

@@ -49,6 +49,7 @@ READS = (
     "list",
     "list_keys",
     "select",
+    "selecting",
     "count",
     "index",
     "by_index",

@@ -58,8 +58,9 @@ class Nursery:
         """Start it."""
         self._socket, theirs = socket.socketpair()
         with theirs:
+            # -P: the working directory may be a clone, whose sources come before the package.
             self.process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [sys.executable, "-m", "sqlcache.bench.nursery", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "sqlcache.bench.nursery", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=_environment(),

@@ -17,7 +17,9 @@ from sqlcache.cli._group import CommandGroup
 
 SUMMARIES = {
     "load": "Load cluster dumps into a database file.",
+    "mirror": "Keep a database file true to a cluster.",
     "get": "Show objects, as kubectl get does.",
+    "watch": "Show objects of a cluster and every change, as kubectl get -w.",
     "explain": "Tell how a label selector is answered.",
     "stats": "Tell what a store holds and which label keys cost most.",
     "migrate": "Bring a database file to another schema version.",
@@ -35,11 +37,12 @@ SUMMARIES = {
 def main() -> None:
     """An indexed cache of Kubernetes objects.
 
-    Load what kubectl dumped, then ask it with label selectors, without a cluster:
+    Load what kubectl dumped, or mirror a cluster, then ask with label selectors:
 
     \b
       kubectl get pods -A -o json > pods.json
       sqlcache load pods.json --db sqlite:///cluster.db
+      sqlcache mirror pods services --backend sqlite:///cluster.db
       sqlcache get pods -A -l 'app=web,tier in (a,b),!canary' --db sqlite:///cluster.db
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.

@@ -62,7 +62,12 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and not isinstance(error, SqlcacheError):
         names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name]
         text = ": ".join([*names, error.strerror])
-    return _CONTROL.sub(" ", text).strip() or type(error).__name__
+    return one_line(text) or type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line that no terminal takes for commands."""
+    return _CONTROL.sub(" ", text).strip()
 
 
 def _fail(message: str) -> None:

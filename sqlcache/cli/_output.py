@@ -1,7 +1,7 @@
 """What commands print: tables, JSON, CSV, YAML.
 
-A table goes to a terminal with its headers in bold (rich; NO_COLOR is heeded), and anywhere else
-as plain aligned text, laid out as kubectl's are. Output is UTF-8 whatever the locale says.
+A table is aligned text, laid out as kubectl's are; on a terminal its headers are bold (rich;
+NO_COLOR is heeded). Output is UTF-8 whatever the locale says.
 
 Promises
 - Texts from objects cannot move the cursor or colour the terminal: control characters of a cell
@@ -17,6 +17,7 @@ import errno
 import io
 import os
 import re
+import select
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -77,15 +78,71 @@ def _stdout() -> Iterator[TextIO]:
         raise OSError(error.errno, error.strerror, "standard output") from error
 
 
-def write_table(table: Table, *, headers: bool = True) -> None:
-    """Write a table as text, for a terminal or for a pipe."""
-    safe = Table(table.headers, [[_cell(cell) for cell in row] for row in table.rows])
+def reader_is_gone() -> bool:
+    """Tell whether nobody can read standard output any more, without writing to it.
+
+    For a command that has nothing to write for hours, as in `sqlcache watch pods | head -3`.
+    """
     with _stdout() as stdout:
-        is_terminal = stdout.isatty()
-    if is_terminal:
-        write(_for_terminal(safe, headers=headers))
-    else:
-        write("".join(_aligned(safe, headers=headers)))
+        try:
+            descriptor = stdout.fileno()
+        except ValueError:
+            return False  # no real file, as in tests
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+class TableWriter:
+    """Writes a table row by row: a column is as wide as its widest cell so far.
+
+    Source: cli-runtime pkg/printers tabwriter.go, with RememberWidths.
+    """
+
+    def __init__(self, headers: Sequence[str], *, show_headers: bool = True) -> None:
+        """Make a table without rows.
+
+        Args:
+            headers: one for each column.
+            show_headers: whether they go before the first rows.
+        """
+        with _stdout() as stdout:
+            self._is_terminal = stdout.isatty()
+        self._headers = list(headers) if show_headers else None
+        self._widths = [_MIN_CHARS] * len(headers)
+
+    def write(self, rows: Iterable[Sequence[str]]) -> None:
+        """Write rows, all aligned with each other."""
+        lines = [[_cell(cell) for cell in row] for row in rows]
+        if self._headers is not None:
+            lines.insert(0, self._headers)
+        for line in lines:
+            widths = (self._length(cell) + _GAP_CHARS for cell in line)
+            self._widths = [*map(max, self._widths, widths)]
+        texts = [self._aligned(line) for line in lines]
+        if self._headers is not None and self._is_terminal:
+            texts[0] = _bold(texts[0])
+        self._headers = None
+        write("".join(texts))
+
+    def _aligned(self, line: Sequence[str]) -> str:
+        padded = [
+            cell + " " * (width - self._length(cell))
+            for cell, width in zip(line[:-1], self._widths, strict=False)
+        ]
+        return f"{''.join(padded)}{line[-1]}\n"
+
+    def _length(self, cell: str) -> int:
+        if not self._is_terminal or cell.isascii():
+            return len(cell)
+        from rich.cells import cell_len
+
+        return cell_len(cell)
+
+
+def write_table(table: Table, *, headers: bool = True) -> None:
+    """Write a table as text."""
+    TableWriter(table.headers, show_headers=headers).write(table.rows)
 
 
 def write_csv(table: Table, *, headers: bool = True) -> None:
@@ -105,6 +162,11 @@ def write_csv(table: Table, *, headers: bool = True) -> None:
 def write_json(value: Any) -> None:
     """Write a value as indented JSON. Dataclasses become objects."""
     write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def write_json_line(value: Any) -> None:
+    """Write a value as JSON in one line."""
+    write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def write_object(obj: Object) -> None:
@@ -150,34 +212,11 @@ def _cell(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def _aligned(table: Table, *, headers: bool) -> Iterator[str]:
-    lines = [table.headers, *table.rows] if headers else table.rows
-    widths = [
-        max(_MIN_CHARS, max(map(len, column)) + _GAP_CHARS) for column in zip(*lines, strict=True)
-    ][:-1]
-    for line in lines:
-        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=False))
-        yield f"{''.join(padded)}{line[-1]}\n"
-
-
-def _for_terminal(table: Table, *, headers: bool) -> str:
-    from rich.cells import cell_len
+def _bold(line: str) -> str:
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
-    padding = (0, _GAP_CHARS, 0, 0)
-    rich_table = RichTable(
-        box=None, show_header=headers, header_style="bold", pad_edge=False, padding=padding
-    )
-    for header in table.headers:
-        rich_table.add_column(Text(header), no_wrap=True)
-    for row in table.rows:
-        rich_table.add_row(*map(Text, row))
-    # As wide as it needs to be: a name cut to fit the window is no name.
-    columns = zip(table.headers, *table.rows, strict=True)
-    width = sum(max(map(cell_len, column)) + _GAP_CHARS for column in columns)
-    console = Console(file=sys.stdout, width=width)
+    console = Console(file=sys.stdout, soft_wrap=True)
     with console.capture() as captured:
-        console.print(rich_table)
+        console.print(Text(line, style="bold"), end="")
     return captured.get()

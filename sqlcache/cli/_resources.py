@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 
 _ALIASES = {
@@ -47,14 +49,34 @@ _CLUSTER_SCOPED = frozenset(
 )
 
 
-def plural(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the plural name of a resource; for click, as a callback."""
-    name = value.lower()
-    if not name.partition(".")[0]:
+def names_of(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return what a user calls some resources; for click, as a callback."""
+    return tuple(name_of(ctx, param, value) for value in values)
+
+
+class Naming(NamedTuple):
+    """A resource as a file or a dump knows it.
+
+    Attributes:
+        name: plural name, with its group where that is needed.
+        namespaced: whether its objects lie in namespaces.
+    """
+
+    name: str
+    namespaced: bool
+
+
+def name_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return what a user calls a resource, if it can be a name; for click, as a callback."""
+    if not value.partition(".")[0]:
         raise click.BadParameter("a resource has a name, such as pods or services")
-    return _BY_ALIAS.get(name, name)
+    return value
 
 
-def is_namespaced(resource: str) -> bool:
-    """Tell whether a resource's objects lie in namespaces; custom ones are taken to."""
-    return resource.partition(".")[0] not in _CLUSTER_SCOPED
+def usual_naming(name: str) -> Naming:
+    """Return what a name usually stands for; custom resources are taken to be namespaced."""
+    lower = name.lower()
+    plural = _BY_ALIAS.get(lower, lower)
+    return Naming(plural, plural.partition(".")[0] not in _CLUSTER_SCOPED)

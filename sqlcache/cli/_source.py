@@ -1,134 +1,180 @@
-"""Where a command finds objects: `--db`, a file that `sqlcache load` made, or `--from`, a dump.
+"""Where a command finds objects: a database file, a dump, or a cluster.
 
-The options that commands share are here as well: `-n`, `-A`, `-l`, `--resource`.
+`--db` is a file that `sqlcache load` or `sqlcache mirror` made, `--from` a dump, `--kubeconfig` or
+`--context` an API server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
-from sqlcache.cli._resources import plural
-from sqlcache.errors import DatabaseError, SelectorError
-from sqlcache.selectors import Selector, parse
+from sqlcache.cli._cluster import Cluster, Part, cluster_options, logs_in_words
+from sqlcache.cli._mirrored import naming_in
+from sqlcache.cli._options import FILE_PREFIX, database_option
+from sqlcache.cli._resources import Naming, usual_naming
+from sqlcache.errors import DatabaseError
+from sqlcache.objects import ALL_NAMESPACES, Object
 from sqlcache.store import open_store
 from sqlcache.store.api import Indexer
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 DEFAULT_NAMESPACE = "default"
-_PREFIX = "sqlite:///"
 
 
-def database_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the path in `sqlite:///path`; for click, as a callback."""
-    if value is None:
-        return None
-    path = value.removeprefix(_PREFIX)
-    if path and path != value:
-        return path
-    hint = "" if ":" in value or not value else f"; did you mean {_PREFIX}{value}?"
-    raise click.BadParameter(
-        f"{value!r} is no {_PREFIX}PATH (four slashes for an absolute path){hint}"
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--db`, `--from`, `--kubeconfig`, `--context`; the command gets a `Source` for them."""
+
+    @wraps(command)
+    def with_source(
+        *args: Any,
+        db: str | None,
+        dump: str | None,
+        kubeconfig: str | None,
+        context: str | None,
+        **options: Any,
+    ) -> Any:
+        return command(*args, source=Source(db, dump, kubeconfig, context), **options)
+
+    file = database_option(
+        "Database file to read; `sqlcache mirror` may be writing it.", required=False
     )
-
-
-def _selector(ctx: click.Context, param: click.Parameter, value: str) -> Selector:
-    try:
-        return parse(value)
-    except SelectorError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-def database_option(help_text: str, *, required: bool) -> Callable[[Command], Command]:
-    """Return the `--db` option, as a decorator."""
-    return click.option(
-        "--db",
-        metavar="sqlite:///PATH",
-        required=required,
-        callback=database_path,
-        help=f"{help_text} Four slashes make the path absolute.",
-    )
-
-
-def resource_option(command: Command) -> Command:
-    """Add `--resource`."""
-    return click.option(
-        "--resource",
-        metavar="NAME",
-        default="pods",
-        show_default=True,
-        callback=plural,
-        help="Resource, by its plural name. A file keeps each resource apart.",
-    )(command)
-
-
-def source_options(command: Command) -> Command:
-    """Add `--db` and `--from`; `open_source` takes both."""
     dump = click.option(
         "--from",
         "dump",
         metavar="DUMP",
         help="Dump to read into memory instead: a file, a directory, or - for standard input.",
     )
-    return database_option("Database file to read.", required=False)(dump(command))
+    return file(dump(cluster_options(with_source)))
 
 
-def namespace_options(command: Command) -> Command:
-    """Add `-n` and `-A`; `chosen_namespace` takes both."""
-    one = click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        default=DEFAULT_NAMESPACE,
-        show_default=True,
-        help="Namespace to look in.",
-    )
-    all_of_them = click.option(
-        "-A", "--all-namespaces", is_flag=True, help="Look in all namespaces, whatever -n says."
-    )
-    return one(all_of_them(command))
+@dataclass(frozen=True)
+class Wanted:
+    """What a command wants of a source: an API server selects it, others hold all anyway.
 
-
-def selector_option(command: Command) -> Command:
-    """Add `-l`, parsed."""
-    return click.option(
-        "-l",
-        "--selector",
-        metavar="SELECTOR",
-        default="",
-        callback=_selector,
-        help="Label selector, such as 'app=web,tier in (a,b),!canary'. Default: all objects.",
-    )(command)
-
-
-def open_source(db: str | None, dump: str | None, resource: str) -> Indexer:
-    """Open a database file, or read a dump into memory.
-
-    Raises:
-        click.UsageError: neither or both are given.
-        DatabaseError: the file does not exist, or cannot be opened.
-        DumpError, OSError: the dump cannot be read.
+    Attributes:
+        namespace: None for the source's own default.
+        all_namespaces: whatever the namespace is.
+        labels: selects.
+        fields: a field selector.
     """
-    if (db is None) == (dump is None):
-        raise click.UsageError("give either --db sqlite:///PATH or --from DUMP")
-    if dump is not None:
-        return _loaded(dump, resource)
-    if not Path(str(db)).exists():
-        raise DatabaseError(str(db), "no such file; `sqlcache load` makes one")
-    return open_store(f"{_PREFIX}{db}", resource, hot_objects=0)
+
+    namespace: str | None = None
+    all_namespaces: bool = False
+    labels: str = ""
+    fields: str = ""
+
+
+class Found(NamedTuple):
+    """A resource in an open source.
+
+    Attributes:
+        store: holds its objects, and those that were not wanted if the source had them.
+        resource: its names.
+        namespace: to look in; "" for all.
+    """
+
+    store: Indexer
+    resource: Naming
+    namespace: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the options say of where objects are.
+
+    Attributes:
+        db: path of a database file.
+        dump: path of a dump.
+        kubeconfig: path of a kubeconfig file.
+        context: name of a context.
+    """
+
+    db: str | None
+    dump: str | None
+    kubeconfig: str | None
+    context: str | None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is a cluster, which selects what is wanted."""
+        return self.kubeconfig is not None or self.context is not None
+
+    @contextmanager
+    def open(self, name: str, wanted: Wanted) -> Iterator[Found]:
+        """Give a resource in the source, by a name of it, until the end of the block.
+
+        Raises:
+            click.UsageError: the options name no source, or several.
+            DatabaseError: the file does not exist, or cannot be opened.
+            DumpError, OSError: the dump cannot be read.
+            ClusterError, KubeConfigError, UnknownResourceError: the cluster cannot be asked.
+        """
+        if (self.db is not None) + (self.dump is not None) + self.is_cluster != 1:
+            raise click.UsageError(
+                "give either --db sqlite:///PATH, --from DUMP, or --kubeconfig and --context"
+            )
+        if self.is_cluster:
+            with (
+                logs_in_words(_warn),
+                closing(Cluster(self.kubeconfig, self.context)) as cluster,
+                _listed(cluster, name, wanted) as found,
+            ):
+                yield found
+            return
+        if self.dump is not None:
+            naming = usual_naming(name)
+            store = _loaded(self.dump, naming.name)
+        else:
+            backend = f"{FILE_PREFIX}{_existing(str(self.db))}"
+            naming = naming_in(backend, name)
+            store = open_store(backend, naming.name, hot_objects=0)
+        with store:
+            inside = wanted.namespace or DEFAULT_NAMESPACE
+            yield Found(store, naming, _namespace(wanted, naming.namespaced, inside))
+
+
+def _warn(text: str) -> None:
+    click.echo(f"Warning: {text}", err=True)
+
+
+def _namespace(wanted: Wanted, namespaced: bool, inside: str) -> str:
+    return inside if namespaced and not wanted.all_namespaces else ALL_NAMESPACES
+
+
+def _existing(path: str) -> str:
+    if not Path(path).exists():
+        raise DatabaseError(path, "no such file; `sqlcache load` or `sqlcache mirror` makes one")
+    return path
+
+
+@contextmanager
+def _listed(cluster: Cluster, name: str, wanted: Wanted) -> Iterator[Found]:
+    (resource,) = cluster.find([name])
+    inside = wanted.namespace or cluster.namespace
+    namespace = _namespace(wanted, resource.namespaced, inside)
+    part = Part(namespace, wanted.labels, wanted.fields)
+    objects = cluster.objects(resource, cluster.list_watch(resource, part))
+    with _filled(resource.qualified, objects) as store:
+        yield Found(store, Naming(resource.qualified, resource.namespaced), namespace)
 
 
 def _loaded(dump: str, resource: str) -> Indexer:
     from sqlcache.dumps import DumpReader
 
-    reader = DumpReader([dump], resource)
+    return _filled(resource, DumpReader([dump], resource))
+
+
+def _filled(resource: str, objects: Iterable[Object]) -> Indexer:
+    """Return a store in memory that holds objects; they are read one by one."""
     store = open_store("sqlite", resource, objects="packed", hot_objects=0)
     try:
-        store.replace(reader, "")
+        store.replace(objects, "")
     except BaseException:
         store.close()
         raise

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import click
 
+from sqlcache.cli._options import namespace_options, resource_option, selector_option
 from sqlcache.cli._output import write, write_json
-from sqlcache.cli._resources import is_namespaced
-from sqlcache.cli._source import (
-    namespace_options,
-    open_source,
-    resource_option,
-    selector_option,
-    source_options,
-)
-from sqlcache.objects import ALL_NAMESPACES
+from sqlcache.cli._source import Source, Wanted, source_options
 from sqlcache.selectors import Selector
 from sqlcache.store.api import Explanation
 
@@ -33,9 +26,8 @@ from sqlcache.store.api import Explanation
 )
 def explain(
     selector: Selector,
-    db: str | None,
-    dump: str | None,
-    namespace: str,
+    source: Source,
+    namespace: str | None,
     all_namespaces: bool,
     resource: str,
     output: str,
@@ -50,9 +42,8 @@ def explain(
       sqlcache explain -l 'app=web,tier notin (a,b)' -n shop --db sqlite:///cluster.db
       sqlcache explain -l '!canary' -A --from pods.json -o json
     """
-    everywhere = all_namespaces or not is_namespaced(resource)
-    with open_source(db, dump, resource) as store:
-        explanation = store.explain(ALL_NAMESPACES if everywhere else namespace, selector)
+    with source.open(resource, Wanted(namespace, all_namespaces)) as found:
+        explanation = found.store.explain(found.namespace, selector)
     if output == "json":
         write_json(explanation)
     else:

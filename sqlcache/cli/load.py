@@ -10,8 +10,10 @@ from typing import NamedTuple
 import click
 
 from sqlcache.cli._errors import hold_signals
+from sqlcache.cli._lock import exclusively
+from sqlcache.cli._options import FILE_PREFIX, database_option, resource_option
 from sqlcache.cli._progress import loading
-from sqlcache.cli._source import database_option, resource_option
+from sqlcache.cli._resources import usual_naming
 from sqlcache.dumps import DumpReader
 from sqlcache.objects import Object
 from sqlcache.store import open_store
@@ -59,6 +61,7 @@ def load(dumps: tuple[str, ...], db: str, resource: str) -> None:
       sqlcache load monday.json.gz tuesday/ --db sqlite:///cluster.db
       sqlcache load dump.json --resource services --db sqlite:///cluster.db
     """
+    resource = usual_naming(resource).name
     loaded = _load(dumps, db, resource)
     click.echo(_summary(loaded, db, resource), err=True)
 
@@ -77,7 +80,8 @@ def _load(dumps: tuple[str, ...], db: str, resource: str) -> Loaded:
         objects = iter(reader)
         # The first object before the file: most wrong input shows before there is a file at all.
         first = list(islice(objects, 1))
-        with open_store(f"sqlite:///{db}", resource, hot_objects=0) as store:
+        backend = f"{FILE_PREFIX}{db}"
+        with exclusively(db), open_store(backend, resource, hot_objects=0) as store:
             store.replace(_to_the_end(chain(first, objects)), "")
             kept = store.count("", "")
     seconds = time.monotonic() - started

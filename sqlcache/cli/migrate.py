@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from sqlcache.cli._options import database_option
 from sqlcache.cli._output import write
-from sqlcache.cli._source import database_option
 from sqlcache.errors import DatabaseError
 
 _FILE = database_option("Database file.", required=True)
@@ -123,7 +123,7 @@ def check(db: str) -> None:
 
 def _check_exists(db: str) -> None:
     if not Path(db).exists():
-        raise DatabaseError(db, "no such file; `sqlcache load` makes one")
+        raise DatabaseError(db, "no such file; `sqlcache load` or `sqlcache mirror` makes one")
 
 
 def _report(db: str, before: str | None, after: str | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from sqlcache.cli._options import resource_option
 from sqlcache.cli._output import Table, write, write_csv, write_json, write_table
-from sqlcache.cli._source import open_source, resource_option, source_options
+from sqlcache.cli._source import Source, Wanted, source_options
 from sqlcache.store.api import StoreStats
 
 _HEADERS = ("LABEL KEY", "DISTINCT", "OBJECTS", "BYTES")
@@ -22,7 +23,7 @@ _HEADERS = ("LABEL KEY", "DISTINCT", "OBJECTS", "BYTES")
     show_default=True,
     help="Form of the output; csv has the label keys only.",
 )
-def stats(db: str | None, dump: str | None, resource: str, output: str) -> None:
+def stats(source: Source, resource: str, output: str) -> None:
     """Tell what a store holds and which label keys cost most.
 
     One line a label key, the most expensive first. DISTINCT counts (namespace, value) pairs: a key
@@ -34,8 +35,8 @@ def stats(db: str | None, dump: str | None, resource: str, output: str) -> None:
       sqlcache stats --db sqlite:///cluster.db
       sqlcache stats --from pods.json -o csv
     """
-    with open_source(db, dump, resource) as store:
-        found = store.stats()
+    with source.open(resource, Wanted(all_namespaces=True)) as there:
+        found = there.store.stats()
     if output == "json":
         write_json(found)
         return

@@ -25,6 +25,8 @@ from sqlcache.objects import Object, Objects
 Page: TypeAlias = dict[str, Any]  # {"metadata": {"resourceVersion", "continue"?}, "items": [...]}
 Event: TypeAlias = dict[str, Any]  # {"type": "ADDED", "object": {...}}
 
+NAMESPACE_TERMINATING = "NamespaceTerminating"  # the cause of a refused create
+
 
 class Resource(NamedTuple):
     """Names a resource, such as ("apps", "v1", "deployments").

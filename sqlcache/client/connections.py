@@ -10,6 +10,7 @@ Source: client-go rest/request.go, rest/client.go.
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from contextlib import suppress
@@ -24,13 +25,16 @@ from sqlcache.errors import (
     ApiDecodeError,
     ApiStatusError,
     ApiTimeoutError,
+    KubeConfigError,
     shown,
 )
 
 try:
     import kubernetes
     import urllib3
-except ImportError as error:  # pragma: no cover - depends on the installation
+
+    from sqlcache.client.kubeconfig import choose_context
+except ImportError as error:
     raise ImportError(
         "sqlcache.client needs, to reach an API server: pip install 'sqlcache[kubernetes]'"
     ) from error
@@ -44,22 +48,29 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
     """Return a `kubernetes.client.ApiClient`, as kubectl would connect.
 
     Args:
-        kubeconfig: path; default: the variable KUBECONFIG, else ~/.kube/config, else the service
-            account of the pod that this runs in.
+        kubeconfig: path; default: those in the variable KUBECONFIG, else ~/.kube/config, else the
+            service account of the pod that this runs in.
         context: name of a context in it; default: the current one.
 
     Raises:
-        kubernetes.config.ConfigException: there is no usable configuration.
+        KubeConfigError: there is no usable configuration.
     """
     configuration = kubernetes.client.Configuration()
+    chosen = choose_context(kubeconfig, context)
+    where = os.pathsep.join(chosen.files) if chosen else ""
     try:
-        kubernetes.config.load_kube_config(
-            config_file=kubeconfig, context=context, client_configuration=configuration
-        )
-    except kubernetes.config.ConfigException:
-        if kubeconfig or context:
-            raise
-        kubernetes.config.load_incluster_config(client_configuration=configuration)
+        if chosen:
+            kubernetes.config.load_kube_config(
+                config_file=where, context=chosen.name, client_configuration=configuration
+            )
+        else:
+            kubernetes.config.load_incluster_config(client_configuration=configuration)
+    except kubernetes.config.ConfigException as error:
+        # Not chained, and cut: what these texts end with may be a user with his token.
+        reason = str(error).partition(" in ")[0] if chosen else "there is no kubeconfig"
+        raise KubeConfigError(where, reason) from None
+    except Exception as error:  # noqa: BLE001 - a file can hold anything, and nobody checks it
+        raise KubeConfigError(where, f"cannot be used: {type(error).__name__}") from None
     return kubernetes.client.ApiClient(configuration)
 
 
@@ -87,6 +98,7 @@ class Connections:
         call: Call,
         content: bytes | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Any:
         """Send a request and return the response, its status and headers read but not its body.
 
@@ -99,12 +111,13 @@ class Connections:
             call: learns the socket, so that it can cut it.
             content: of the request; None for none.
             content_type: its media type.
+            accept: media types of the answer, the best first.
 
         Raises:
             ApiStatusError: the server answered with a status of 400 or above.
             ApiConnectionError: the server was not reached or fell silent; see its subclasses.
         """
-        headers = {**self._client.default_headers, "Accept": "application/json"}
+        headers = {**self._client.default_headers, "Accept": accept}
         if content is not None:
             headers["Content-Type"] = content_type
         for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
@@ -274,5 +287,7 @@ def connection_error(error: Exception) -> ApiConnectionError:
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
         return ApiConnectionRefusedError(str(error))
-    timeouts = (urllib3.exceptions.TimeoutError, TimeoutError)
-    return (ApiTimeoutError if isinstance(error, timeouts) else ApiConnectionError)(str(error))
+    # To urllib3 also a name that leads nowhere is a timeout.
+    unreachable = isinstance(error, urllib3.exceptions.NewConnectionError)
+    late = isinstance(error, urllib3.exceptions.TimeoutError | TimeoutError) and not unreachable
+    return (ApiTimeoutError if late else ApiConnectionError)(str(error))

@@ -86,7 +86,7 @@ class Controller(ABC):
         """
 
     def caches_synced(self) -> None:  # noqa: B027 - most have nothing to do
-        """Do what is to be done once, after the first lists are in the stores."""
+        """Do what is to be done once, when the first lists are in the stores, before any sync."""
 
     def new_queue(
         self,
@@ -180,9 +180,9 @@ class Controller(ABC):
         _LOG.info("%s: caches are in sync", self.name)
         if self._recorder:
             self._recorder.start()
-        for workers in self._workers:
-            workers.start()
         try:
             self.caches_synced()
         except Exception:  # noqa: BLE001 - the workers go on without it
             _LOG.exception("%s: could not do all that is done at the start", self.name)
+        for workers in self._workers:
+            workers.start()

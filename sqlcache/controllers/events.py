@@ -105,10 +105,15 @@ class EventRecorder:
         self._workers = Workers(self._queue, self._write, max_retries=RETRIES)
 
     def warn(self, obj: Object, reason: str, message: str) -> None:
-        """Have an event of type Warning written.
+        """Have an event of type Warning written. See `event`."""
+        self.event(obj, "Warning", reason, message)
+
+    def event(self, obj: Object, kind: str, reason: str, message: str) -> None:
+        """Have an event written.
 
         Args:
             obj: what it is about, with apiVersion, kind, namespace and name.
+            kind: "Normal" or "Warning".
             reason: a word for programs, such as "FailedToUpdateEndpoint".
             message: a sentence for people.
         """
@@ -120,7 +125,7 @@ class EventRecorder:
             meta.get("uid") or "",
             obj["apiVersion"],
         )
-        event = _Event(about, "Warning", reason, message)
+        event = _Event(about, kind, reason, message)
         with self._lock:
             if event not in self._counts and len(self._counts) >= QUEUED:
                 _LOG.warning("too many events wait, dropping %s of %s", reason, meta["name"])

@@ -92,6 +92,7 @@ class SharedInformer:
         use_watch_list: bool = True,
         page_objects: int | None = None,
         on_watch_error: Callable[[Exception], None] | None = None,
+        on_store_error: Callable[[Exception], None] | None = None,
         metrics: MetricsProvider | None = None,
         backoff: Backoff | None = None,
         clock: Clock | None = None,
@@ -113,6 +114,8 @@ class SharedInformer:
             use_watch_list: try a streaming list first.
             page_objects: page size of all lists; default: client-go's rules.
             on_watch_error: told why a list or watch failed, before the back-off; default: log it.
+            on_store_error: told why the store failed, such as a full disk, before everything is
+                listed again; default: log it.
             metrics: makes the metrics of its lists and watches; see `sqlcache.metrics`.
             backoff: the delays, for tests.
             clock: for tests.
@@ -122,6 +125,7 @@ class SharedInformer:
         self._list_watch, self._description, self._expected = list_watch, description, expected
         self._default_resync_s = self._resync_check_s = resync_period_s
         self._transform, self._on_watch_error = transform, on_watch_error
+        self._on_store_error = on_store_error or self._log_store_error
         self._use_watch_list, self._page_objects = use_watch_list, page_objects
         self._clock = clock or MonotonicClock()
         self._backoff, self._rng = backoff, rng
@@ -434,14 +438,17 @@ class SharedInformer:
             try:
                 if not queue.pop_batch(self._process):
                     return
-            except Exception:  # noqa: BLE001 - the thread must outlive any failure
+            except Exception as error:  # noqa: BLE001 - the thread must outlive any failure
                 if self._stop.is_set():
                     return
-                _LOG.exception("%s: the store failed, listing again", self.name)
+                self._on_store_error(error)
                 self._whole = False
                 reflector.relist()
             if queue.has_synced() and not self._synced:
                 self._become_synced()
+
+    def _log_store_error(self, error: Exception) -> None:
+        _LOG.error("%s: the store failed, listing again", self.name, exc_info=error)
 
     def _become_synced(self) -> None:
         with self._deltas:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from sqlcache.selectors._gotext import parse_int64
+from sqlcache._gotext import parse_int64
 
 # Key, operator and values of a requirement.
 Term: TypeAlias = tuple[str, str, tuple[str, ...]]

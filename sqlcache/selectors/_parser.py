@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from sqlcache._gotext import aggregate, clean
 from sqlcache.errors import SelectorSyntaxError
-from sqlcache.selectors._gotext import aggregate, clean
 from sqlcache.selectors._lexer import END, IDENTIFIER, Token, tokens
 from sqlcache.selectors._requirement import (
     Operator,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from sqlcache._gotext import aggregate, clean, parse_int64, quote, to_json
 from sqlcache.errors import SelectorError
-from sqlcache.selectors._gotext import aggregate, clean, parse_int64, quote, to_json
 from sqlcache.selectors._matching import Predicate, compile_predicate
 from sqlcache.selectors.validation import validate_label_key, validate_label_value
 

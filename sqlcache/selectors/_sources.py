@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from sqlcache._gotext import quote
 from sqlcache.errors import SelectorError, shown
-from sqlcache.selectors._gotext import quote
 from sqlcache.selectors._parser import parse
 from sqlcache.selectors._requirement import Operator, Requirement, unchecked
 from sqlcache.selectors._selector import EVERYTHING, NOTHING, Selector

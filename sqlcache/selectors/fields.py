@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from sqlcache._gotext import clean
 from sqlcache.errors import SelectorSyntaxError
-from sqlcache.selectors._gotext import clean
 from sqlcache.selectors._requirement import Operator
 
 FieldGetter: TypeAlias = Callable[[Mapping[str, Any]], str]

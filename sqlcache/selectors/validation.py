@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from sqlcache.selectors._gotext import byte_length
+from sqlcache._gotext import byte_length
 
 _NAME_MAX_BYTES = 63
 _SUBDOMAIN_MAX_BYTES = 253

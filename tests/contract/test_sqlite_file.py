@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sqlcache.errors import StoreClosedError
+from sqlcache.errors import DatabaseError, StoreClosedError
+from sqlcache.objects import Object
+from sqlcache.store._sql import engine
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.contract import MakeStore, StoreContract, closing_stores, content
 from sqlcache.testing.factories import names, pod
@@ -112,6 +114,49 @@ def test_file_name_may_be_any(tmp_path: Path) -> None:
         assert path.is_file()
         with SqliteStore(str(path)) as store:
             assert names(store.list()) == ["a"]
+
+
+def test_stores_of_one_process_wait_for_each_other(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resources of one file are filled side by side; one may take longer than the busy timeout."""
+    monkeypatch.setattr(engine, "_BUSY_TIMEOUT_S", 0.01)
+    link = path.with_name("link.db")
+    SqliteStore(str(path)).close()
+    link.symlink_to(path)
+    writing, written = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[Object]:
+        yield pod("a")
+        writing.set()
+        written.wait(0.5)  # not before the other one waits
+        yield pod("b")
+
+    with SqliteStore(str(path)) as pods, SqliteStore(str(link), "services") as services:
+        thread = threading.Thread(target=pods.replace, args=(slowly(), "1"))
+        thread.start()
+        writing.wait(60)
+        services.add(pod("s"))
+        written.set()
+        thread.join()
+        assert names(pods.list()) == ["a", "b"]
+        assert names(services.list()) == ["s"]
+
+
+def test_store_that_writes_another_of_its_file_in_the_middle_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not stuck for ever."""
+    monkeypatch.setattr(engine, "_BUSY_TIMEOUT_S", 0.01)
+
+    def also(services: SqliteStore) -> Iterator[Object]:
+        yield pod("a")
+        services.add(pod("s"))
+
+    with SqliteStore(str(path)) as pods, SqliteStore(str(path), "services") as services:
+        with pytest.raises(DatabaseError, match="has held it"):
+            pods.replace(also(services), "1")
+        assert pods.list() == services.list() == []
 
 
 def open_files() -> list[str]:

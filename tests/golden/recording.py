@@ -11,11 +11,14 @@ from typing import Any
 
 from sqlcache.client import Resource
 from sqlcache.errors import ApiStatusError
-from sqlcache.objects import Object, Objects
+from sqlcache.informer import Handler
+from sqlcache.objects import Object, Objects, meta_namespace_key_func
+from sqlcache.store.api import Store
 
 Action = dict[str, str]
 
 FIRST_NUMBER = 5001
+SPEC = ("addressType", "endpoints", "ports")  # of a slice: what its generation counts
 TERMINATING = "unable to create new content in namespace ns1 because it is being terminated"
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -27,7 +30,8 @@ class RecordingApi:
 
     Attributes:
         actions: the writes since they were last cleared, also those that failed.
-        numbered: give each written object a new resourceVersion, and new ones a uid.
+        numbered: give each written object a new resourceVersion, new ones a uid, and slices a
+            generation.
     """
 
     def __init__(self, *, numbered: bool) -> None:
@@ -36,6 +40,7 @@ class RecordingApi:
         self._objects: dict[tuple[str, str, str], Object] = {}
         self._failures: dict[str, str] = {}
         self._number = FIRST_NUMBER
+        self._created = 0
 
     def put(self, resource: Resource, obj: Object) -> None:
         """Keep an object that somebody else wrote."""
@@ -51,11 +56,19 @@ class RecordingApi:
         self._failures = failures
 
     def create(self, resource: Resource, namespace: str, obj: Object) -> Object:
-        name = obj["metadata"]["name"]
-        self._act("create", resource, name)
-        if (resource.plural, namespace, name) in self._objects:
-            raise status_error("alreadyExists", resource, name)
-        return self._keep(resource, namespace, obj, is_new=True)
+        obj = copy.deepcopy(obj)
+        meta = obj["metadata"]
+        self._act("create", resource, meta.get("name", ""))
+        if "name" not in meta:
+            self._created += 1
+            meta["name"] = f"{meta['generateName']}new{self._created}"
+        if (resource.plural, namespace, meta["name"]) in self._objects:
+            raise status_error("alreadyExists", resource, meta["name"])
+        if self.numbered:
+            meta["uid"] = f"uid-{self._number}"
+            if resource.plural == "endpointslices":
+                meta.update(uid=f"es-{meta['name']}", generation=1)
+        return self._keep(resource, namespace, obj)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         found = self._objects.get((resource.plural, namespace, name))
@@ -74,8 +87,14 @@ class RecordingApi:
     def update(self, resource: Resource, namespace: str, obj: Object) -> Object:
         name = obj["metadata"]["name"]
         self._act("update", resource, name)
-        self.get(resource, namespace, name)
-        return self._keep(resource, namespace, obj, is_new=False)
+        stored, obj = self.get(resource, namespace, name), copy.deepcopy(obj)
+        if self.numbered and resource.plural == "endpointslices":
+            obj["metadata"].update(
+                uid=stored["metadata"]["uid"],
+                generation=stored["metadata"].get("generation", 0)
+                + any((obj.get(part) or None) != (stored.get(part) or None) for part in SPEC),
+            )
+        return self._keep(resource, namespace, obj)
 
     def patch(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
         raise NotImplementedError("no controller patches")
@@ -90,24 +109,36 @@ class RecordingApi:
         if verb in self._failures:
             raise status_error(self._failures[verb], resource, name)
 
-    def _keep(self, resource: Resource, namespace: str, obj: Object, *, is_new: bool) -> Object:
-        obj = copy.deepcopy(obj)
+    def _keep(self, resource: Resource, namespace: str, obj: Object) -> Object:
         obj["metadata"]["namespace"] = namespace
         if self.numbered:
             obj["metadata"]["resourceVersion"] = str(self._number)
-            if is_new:
-                obj["metadata"]["uid"] = f"uid-{self._number}"
             self._number += 1
         self.put(resource, obj)
         return copy.deepcopy(obj)
 
 
+def show(store: Store, objs: Objects, handler: Handler) -> None:
+    """Have a cache show objects, and tell a handler what changed."""
+    before = {meta_namespace_key_func(obj): obj for obj in store.list()}
+    store.replace(copy.deepcopy(objs), "1")
+    for new in store.list():
+        old = before.pop(meta_namespace_key_func(new), None)
+        if old is None:
+            handler.on_add(new, False)
+        elif old != new:
+            handler.on_update(old, new)
+    for gone in before.values():
+        handler.on_delete(gone)
+
+
 def status_error(kind: str, resource: Resource, name: str) -> ApiStatusError:
     """Return an error as client-go makes it."""
     what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    named = f'{what} "{name}"' if name else what
     code, reason, message = {
-        "forbidden": (403, "Forbidden", f'{what} "{name}" is forbidden: denied by policy'),
-        "namespaceTerminating": (403, "Forbidden", f'{what} "{name}" is forbidden: {TERMINATING}'),
+        "forbidden": (403, "Forbidden", f"{named} is forbidden: denied by policy"),
+        "namespaceTerminating": (403, "Forbidden", f"{named} is forbidden: {TERMINATING}"),
         "notFound": (404, "NotFound", f'{what} "{name}" not found'),
         "alreadyExists": (409, "AlreadyExists", f'{what} "{name}" already exists'),
         "conflict": (

@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import orjson
 import pytest
 
+from sqlcache.cli import main
 from tests.integration.command import run
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,22 @@ def test_example(command: str, expected: str) -> None:
     assert SECONDS.sub("0.0 ", text) == expected
 
 
+def endless() -> Iterator[str]:
+    """Yield commands without output: they go on until they are ended."""
+    for block in re.findall(r"```sh\n(.*?)```", DOCS, re.DOTALL):
+        yield from block.splitlines()
+
+
+@pytest.mark.parametrize("command", list(endless()))
+def test_endless_example_can_be_parsed(command: str) -> None:
+    program, name, *args = shlex.split(command)
+    context = click.Context(main, **main.context_settings)
+    found = main.get_command(context, name)
+    assert program == "sqlcache"
+    assert found is not None
+    found.make_context(name, args, parent=context)
+
+
 def test_every_command_is_described() -> None:
-    for name in ("load", "get", "explain", "stats", "migrate"):
+    for name in ("load", "mirror", "get", "watch", "explain", "stats", "migrate"):
         assert f"\n## {name}\n" in DOCS

@@ -237,7 +237,7 @@ class TestWrong:
     @pytest.mark.parametrize(
         ("args", "expected"),
         [
-            ([], "give either --db sqlite:///PATH or --from DUMP"),
+            ([], "give either --db sqlite:///PATH, --from DUMP"),
             (["--db", "sqlite:///x.db", "--from", "x"], "give either"),
             (["--db", "x.db"], "did you mean sqlite:///x.db?"),
             (["-l", "a=b=c", "--from", "x"], "found '=', expected: ',' or 'end of string'"),
@@ -262,7 +262,7 @@ class TestWrong:
     def test_a_missing_file_is_not_made(self, tmp_path: Path) -> None:
         path = tmp_path / "missing.db"
         message = error("get", "--db", f"sqlite:///{path}")
-        assert message == f"{path}: no such file; `sqlcache load` makes one"
+        assert message == f"{path}: no such file; `sqlcache load` or `sqlcache mirror` makes one"
         assert not path.exists()
 
     def test_a_file_that_is_not_ours(self, tmp_path: Path) -> None:

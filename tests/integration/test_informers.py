@@ -185,6 +185,18 @@ def test_failing_store_is_not_synced_until_a_relist_is_in_it(
     assert "the store failed, listing again" in caplog.text
 
 
+def test_somebody_can_be_told_that_the_store_failed(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_watch = ScriptedListWatch(clock, [Answer(page("10")), Answer(page("20"))], [Answer()])
+    told: list[Exception] = []
+    options = {"on_store_error": told.append}
+    with Failing() as store, informer_of(list_watch, store, clock, **options) as informer:
+        clock.run_until(informer.has_synced, within=5)
+    assert [str(error) for error in told] == ["cache.db: disk is full"]
+    assert not caplog.text
+
+
 def test_raising_handler_is_logged_with_the_key_and_goes_on(
     store: Indexer, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

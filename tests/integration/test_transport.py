@@ -20,6 +20,7 @@ from sqlcache.errors import (
     ApiDecodeError,
     ApiStatusError,
     ApiTimeoutError,
+    KubeConfigError,
 )
 from sqlcache.informer import SharedInformer
 from sqlcache.store.scan import DictStore
@@ -283,6 +284,15 @@ def test_refused_connection_is_told_apart(stop: StopSignal) -> None:
             call(list_watch, stop)
 
 
+def test_host_that_is_not_there_is_no_timeout(stop: StopSignal) -> None:
+    list_watch = transport.ApiListWatch(
+        client_of("http://nowhere.invalid"), transport.Resource("", "v1", "pods")
+    )
+    with pytest.raises(ApiConnectionError, match=r"nowhere\.invalid") as caught:
+        list_of(list_watch, stop)
+    assert not isinstance(caught.value, ApiTimeoutError)
+
+
 def test_events_come_one_by_one_however_they_are_cut(
     server: Server, make: Callable[..., Any], stop: StopSignal
 ) -> None:
@@ -441,5 +451,5 @@ def test_kubeconfig_is_used(tmp_path: Any) -> None:
     client = transport.connect(str(path))
     assert client.configuration.host == "http://127.0.0.1:1"
     assert client.configuration.auth_settings()["BearerToken"]["value"] == "Bearer t"
-    with pytest.raises(kubernetes.config.ConfigException):
+    with pytest.raises(KubeConfigError, match="no context 'two': it has one"):
         transport.connect(str(path), context="two")

@@ -1,81 +1,42 @@
 """Faults that users of endpoints controllers reported, by their number in the list of known bugs.
 
-The test decides when a cache shows a write, so nothing here depends on timing. C2 to C5 are about
-EndpointSlices as well. C12 is about the index behind `services_selecting`.
+The same for EndpointSlices is in test_endpointslices. C12 is about the index behind
+`services_selecting`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sqlcache.client import Resource
 from sqlcache.controllers.endpoints import EndpointsController
 from sqlcache.controllers.endpoints.controller import ENDPOINTS
 from sqlcache.controllers.services import update_projection
 from sqlcache.errors import ApiStatusError, StaleCacheError
 from sqlcache.informer import SharedInformer
 from sqlcache.objects import Object, resource_version
-from sqlcache.store.api import Indexer
 from sqlcache.testing.factories import pod
-from sqlcache.testing.scripted import ScriptedListWatch
 from tests.backends import BACKENDS
-from tests.golden.recording import RecordingApi, status_error
-
-KEY = "default/web"
-RESOURCES = ("pods", "services", "endpoints")
-LATER = "2024-01-01T00:00:00Z"
+from tests.known_bugs import worlds
+from tests.known_bugs.worlds import LATER, service, web_pod
 
 
-class Api(RecordingApi):
-    """Checks resourceVersions, and gives no new one to an object that did not change."""
+class World(worlds.World):
+    """A world with the Endpoints controller."""
 
-    def update(self, resource: Resource, namespace: str, obj: Object) -> Object:
-        stored = self.get(resource, namespace, obj["metadata"]["name"])
-        if resource_version(obj) != resource_version(stored):
-            self.actions.append({"name": obj["metadata"]["name"], "verb": "update"})
-            raise status_error("conflict", resource, obj["metadata"]["name"])
-        self.numbered = obj != stored
-        try:
-            return super().update(resource, namespace, obj)
-        finally:
-            self.numbered = True
+    resources = ("pods", "services", "endpoints")
+    written = ENDPOINTS
 
-
-class World:
-    """A cluster, the caches of a controller, and the controller, all without threads."""
-
-    def __init__(self, stores: dict[str, Indexer]) -> None:
-        self.api = Api(numbered=True)
-        self.pods, self.services = stores["pods"], stores["services"]
-        self._endpoints = stores["endpoints"]
-        pods, services, endpoints = (
-            SharedInformer(ScriptedListWatch(), stores[name]) for name in RESOURCES
+    def new_controller(self, informers: Mapping[str, SharedInformer]) -> EndpointsController:
+        return EndpointsController(
+            self.api,
+            pods=informers["pods"],
+            services=informers["services"],
+            endpoints=informers["endpoints"],
         )
-        self._controller = EndpointsController(
-            self.api, pods=pods, services=services, endpoints=endpoints
-        )
-
-    def sync(self) -> list[str]:
-        """Sync the service and return the verbs of the writes."""
-        self.api.actions.clear()
-        self._controller.sync(KEY)
-        return [action["verb"] for action in self.api.actions]
-
-    def see(self) -> None:
-        """Let the cache of Endpoints show what is there."""
-        self._endpoints.replace(self.api.list(ENDPOINTS), "1")
-
-    def settle(self) -> None:
-        """Sync and see until nothing is left to write."""
-        self.sync()
-        self.see()
-        assert self.sync() == []
 
     def there(self) -> Object:
         return self.api.get(ENDPOINTS, "default", "web")
@@ -91,49 +52,13 @@ class World:
 
 @pytest.fixture(params=BACKENDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    with ExitStack() as stack:
-        yield World(
-            {
-                name: stack.enter_context(BACKENDS[request.param](tmp_path, resource=name))
-                for name in RESOURCES
-            }
-        )
+    with World.opened(request.param, tmp_path) as world:
+        yield world
 
 
-def service(uid: str = "s1", **spec: Any) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "web", "namespace": "default", "uid": uid, "resourceVersion": "1"},
-        "spec": {
-            "clusterIP": "10.1.0.1",
-            "ipFamilies": ["IPv4"],
-            "selector": {"app": "web"},
-            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}],
-            **spec,
-        },
-    }
-
-
-def web_pod(number: int = 1, *, ready: bool = True, rv: str = "1", **status: Any) -> Object:
-    ip = f"10.0.{number >> 8}.{number & 255}"
-    return pod(
-        f"p{number}",
-        labels={"app": "web"},
-        rv=rv,
-        uid=f"u{number}",
-        spec={"nodeName": "n1"},
-        status={
-            "phase": "Running",
-            "podIP": ip,
-            "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": str(ready)}],
-            **status,
-        },
-    )
-
-
-def test_c1_service_deleted_and_recreated_before_a_sync_keeps_its_endpoints(world: World) -> None:
+def test_c1_service_deleted_and_recreated_before_a_sync_keeps_its_endpoints(
+    world: World,
+) -> None:
     world.services.add(service("s1"))
     world.pods.add(web_pod())
     world.settle()
@@ -143,7 +68,9 @@ def test_c1_service_deleted_and_recreated_before_a_sync_keeps_its_endpoints(worl
     assert world.ips()["addresses"] == ["10.0.0.1"]
 
 
-def test_c1_service_recreated_while_the_cache_shows_the_deleted_endpoints(world: World) -> None:
+def test_c1_service_recreated_while_the_cache_shows_the_deleted_endpoints(
+    world: World,
+) -> None:
     world.services.add(service("s1"))
     world.pods.add(web_pod())
     world.settle()
@@ -179,7 +106,9 @@ def test_c3_endpoints_deleted_by_somebody_are_made_again(world: World) -> None:
     assert world.sync() == ["create"]
 
 
-def test_c4_service_and_endpoints_that_wait_for_a_finalizer_are_kept_up(world: World) -> None:
+def test_c4_service_and_endpoints_that_wait_for_a_finalizer_are_kept_up(
+    world: World,
+) -> None:
     terminating = service()
     terminating["metadata"].update(deletionTimestamp=LATER, finalizers=["x/y"])
     world.services.add(terminating)
@@ -274,7 +203,9 @@ def test_c10_ready_not_ready_ready_faster_than_the_cache(world: World) -> None:
     assert world.ips()["addresses"] == ["10.0.0.1"]
 
 
-def test_c11_selector_none_leaves_objects_alone_and_an_empty_one_matches_all(world: World) -> None:
+def test_c11_selector_none_leaves_objects_alone_and_an_empty_one_matches_all(
+    world: World,
+) -> None:
     world.pods.add(web_pod(1))
     world.pods.add(pod("other", uid="o", status=web_pod(2)["status"]))
     world.services.add(service(selector=None))

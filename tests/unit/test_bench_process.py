@@ -113,3 +113,16 @@ def test_nursery_that_is_gone_is_told(job: Job) -> None:
         nursery.process.wait()
         with pytest.raises(ChildError, match="no processes can be started"):
             Child(job, 60, nursery)
+
+
+def test_a_package_of_the_same_name_in_the_working_directory_is_not_taken(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone of the sources is one, where the installed package is to be measured."""
+    (tmp_path / "sqlcache").mkdir()
+    (tmp_path / "sqlcache" / "__init__.py").write_text("raise ImportError('the wrong one')\n")
+    monkeypatch.chdir(tmp_path)
+    with Nursery() as nursery:
+        child = Child(job, 60, nursery)
+        assert child.receive()["rounds"]
+        child.stop()

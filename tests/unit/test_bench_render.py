@@ -34,7 +34,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def save(root: Path, name: str, pods: int, us: float, date: str = "2026-01-02") -> None:
+def save(
+    root: Path,
+    name: str,
+    pods: int,
+    us: float,
+    date: str = "2026-01-02",
+    scenario: str = "single-label",
+    query: str = QUERY,
+) -> None:
     where = {
         "cpu": "a CPU",
         "cores": 2,
@@ -46,10 +54,8 @@ def save(root: Path, name: str, pods: int, us: float, date: str = "2026-01-02") 
         "commit": None,
         "date": date,
     }
-    made = [
-        Result("single-label", "dict", "repeat", query, pods, 1, [us]) for query in (QUERY, "other")
-    ]
-    run = Run(where, Parameters(pods, ("dict",), ("single-label",)), made)
+    made = [Result(scenario, "dict", "repeat", each, pods, 1, [us]) for each in (query, "other")]
+    run = Run(where, Parameters(pods, ("dict",), (scenario,)), made)
     (root / "bench" / "results" / name).write_bytes(results.to_json(run))
 
 
@@ -92,6 +98,21 @@ def test_readme_shows_the_lines_that_stand_for_a_scenario_of_the_largest_run(
     everything = (root / "bench" / "README.md").read_text()
     assert everything.count("### ") == 2
     assert everything.count("other; repeat") == 2
+
+
+def test_readme_takes_each_scenario_from_the_newest_run_that_has_it(
+    render: ModuleType, root: Path
+) -> None:
+    several = "5 of 5 labels, selective one last"
+    save(root, "old.json", 2000, 12.0, "2026-01-01")
+    save(root, "other.json", 2000, 56.0, "2026-02-01", "multi-label", several)
+    save(root, "new.json", 2000, 34.0, "2026-03-01")
+    render.main([], root)
+    readme = (root / "README.md").read_text()
+    assert f"| 2,000 | {QUERY}; repeat | 1 | 34 / 34 |" in readme
+    assert f"| 2,000 | {several}; repeat | 1 | 56 / 56 |" in readme
+    assert "12 / 12" not in readme
+    assert readme.index("2026-03-01") < readme.index("2026-02-01")
 
 
 @pytest.mark.parametrize("document", ["", "<!-- bench:begin -->", "<!-- bench:end -->"])

@@ -112,22 +112,22 @@ def _contention(parameters: Parameters) -> list[Task]:
     return [Task({"seconds": 0.6 if parameters.quick else 6.0})]
 
 
+def _selecting(parameters: Parameters) -> list[Task]:
+    sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
+    return [Task({"services": size}, no_views=True) for size in sizes]
+
+
 def _first_sync(parameters: Parameters) -> list[Task]:
     # Of 150,000, the 50,000 pods of 4 KB that the project's aim speaks of.
-    return [Task({"pods": max(1, parameters.pods // 3)}, alone=True)]
+    return [Task({"pods": max(1, parameters.pods // 3)}, alone=True, no_views=True)]
 
 
 def _soak(parameters: Parameters) -> list[Task]:
     if parameters.quick:
         options = {"pods": min(parameters.pods, 1_000), "seconds": 2, "troubles_per_s": 6}
-        return [Task({**options, "relists": 4}, alone=True)]
+        return [Task({**options, "relists": 4}, alone=True, no_views=True)]
     options = {"pods": min(parameters.pods, 20_000), "seconds": 30, "troubles_per_s": 2}
-    return [Task({**options, "relists": 20}, alone=True)]
-
-
-def _selecting(parameters: Parameters) -> list[Task]:
-    sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
-    return [Task({"services": size}, no_views=True) for size in sizes]
+    return [Task({**options, "relists": 20}, alone=True, no_views=True)]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:

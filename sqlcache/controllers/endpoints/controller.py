@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlcache.client.api import ObjectsApi, Resource
+from sqlcache.client.api import NAMESPACE_TERMINATING, ObjectsApi, Resource
 from sqlcache.clock import Clock
 from sqlcache.controllers.controller import WORKERS, Controller
 from sqlcache.controllers.endpoints.desired import (
@@ -45,7 +45,6 @@ from sqlcache.workqueue import MetricsProvider
 
 ENDPOINTS = Resource("", "v1", "endpoints")
 LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"  # resourcelock's
-NAMESPACE_TERMINATING = "NamespaceTerminating"  # v1.NamespaceTerminatingCause
 
 
 class EndpointsController(Controller):

@@ -7,7 +7,9 @@ Promises
 - `close` waits for blocks under way; afterwards every block raises `StoreClosedError`.
 
 In memory there is one connection, and one lock that each block holds. In a file there is one
-connection for writers and a pool of them for readers, who never wait for a writer.
+connection for writers and a pool of them for readers, who never wait for a writer. Several stores
+of one process on one file share a lock for writers: they wait as long as it takes, where another
+process waits for the busy timeout.
 
 Elsewhere: schema versions (upgrade), statements (lookups, writer, selection).
 """
@@ -24,6 +26,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlcache.errors import (
     BackendError,
@@ -160,9 +163,9 @@ class FileDatabase(Database):
         self._active = 0
         self._closed = False
         self._readers: list[sqlite3.Connection] = []  # idle ones
-        self._write_lock = threading.Lock()
         with self._translated():
             self._writer = open_file(path)
+        self._write_lock = _write_lock_of(path)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -215,6 +218,20 @@ class FileDatabase(Database):
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
         return connection
+
+
+_LOCKS: WeakValueDictionary[tuple[int, int], threading.RLock] = WeakValueDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _write_lock_of(path: str) -> threading.RLock:
+    """Return the lock for the writers of a file in this process, by whatever name it is opened.
+
+    A thread that has it may enter again: what it does to itself, SQLite refuses.
+    """
+    status = os.stat(path)
+    with _LOCKS_LOCK:
+        return _LOCKS.setdefault((status.st_dev, status.st_ino), threading.RLock())
 
 
 @contextmanager

@@ -1,0 +1,43 @@
+"""What a wheel is made of: the lists in pyproject.toml against the files that there are."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def folder_of(package: str) -> Path:
+    """Return where the files of a package lie."""
+    folders: dict[str, str] = SETTINGS["package-dir"]
+    for name in sorted(folders, key=len, reverse=True):
+        if package == name or package.startswith(f"{name}."):
+            below = package.removeprefix(name).replace(".", "/").lstrip("/")
+            return ROOT / folders[name] / below
+    raise AssertionError(package)
+
+
+def test_every_package_is_listed() -> None:
+    """One that is not works here, and is missing in a wheel."""
+    tops = (ROOT / "sqlcache", ROOT / "migrations")
+    present = {path.parent for top in tops for path in top.rglob("__init__.py")}
+    assert {folder_of(package) for package in SETTINGS["packages"]} == present
+
+
+def test_every_file_that_is_no_module_is_listed() -> None:
+    listed = {
+        path
+        for package, patterns in SETTINGS["package-data"].items()
+        for pattern in patterns
+        for path in folder_of(package).glob(pattern)
+    }
+    present = {
+        path
+        for package in SETTINGS["packages"]
+        for path in folder_of(package).iterdir()
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".pyi")
+    }
+    assert listed == present
+    assert {path.name for path in listed} >= {"py.typed", "schema.json", "script.py.mako"}
