@@ -45,6 +45,7 @@ _ITEM_BUCKETS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 READS = (
     "get",
     "get_by_key",
+    "get_by_keys",
     "list",
     "list_keys",
     "select",

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from sqlcache.client.api import Event, Page
-from sqlcache.clock import StopSignal
+from sqlcache.clock import StopSignal, paced
 from sqlcache.dumps._documents import Array, Mapping
 from sqlcache.dumps._json import JsonText
 from sqlcache.objects import Object
@@ -64,7 +64,7 @@ class PreparedList:
         if not isinstance(document, Mapping):
             raise TypeError("a list is a mapping")
         return {
-            name: list(value.items) if isinstance(value, Array) else value
+            name: list(paced(value.items)) if isinstance(value, Array) else value
             for name, value in document.fields
         }
 

@@ -35,7 +35,7 @@ from sqlcache.client.connections import (
     connection_error,
     decoded,
 )
-from sqlcache.clock import StopSignal
+from sqlcache.clock import StopSignal, paced
 from sqlcache.dumps._documents import Array, Mapping
 from sqlcache.dumps._json import JsonText
 from sqlcache.errors import ApiConnectionError, ApiDecodeError, DumpError, shown
@@ -235,7 +235,7 @@ def _page(response: Any) -> Any:
         if not isinstance(document, Mapping):
             raise ApiDecodeError("the API server sent no list but a long array")
         return {
-            name: list(value.items) if isinstance(value, Array) else value
+            name: list(paced(value.items)) if isinstance(value, Array) else value
             for name, value in document.fields
         }
     except DumpError as error:

@@ -4,9 +4,9 @@ Promises
 - Strict order of arrival, nothing merged: every event reaches the handlers.
 - A relist and a resync are one entry each, so the consumer works out what they mean for the store
   as it is then, with all earlier events applied.
-- A batch has at most 1000 events, one a key, so it can be one transaction whose old objects are
+- A batch has at most 100 events, one a key, so it can be one transaction whose old objects are
   those before it.
-- The producer goes on while a batch is processed, until two batches wait.
+- The producer goes on while a batch is processed, until 2000 events wait.
 - The transform runs before an object is queued, in the producer's thread.
 
 Source: client-go tools/cache the_real_fifo.go with AtomicFIFO and UnlockWhileProcessingFIFO.
@@ -19,11 +19,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sqlcache.clock import Clock
+from sqlcache.clock import Clock, paced
 from sqlcache.objects import Object, TransformFunc, meta_namespace_key_func
 
-BATCH_EVENTS = 1000  # client-go's defaultBatchSize
-BATCHES_WAITING = 2  # with so many, the producer waits for the consumer
+# client-go's defaultBatchSize is 1000. Readers of a store in memory wait while a batch is written,
+# and larger ones do not cost less an event.
+BATCH_EVENTS = 100
+EVENTS_WAITING = 2000  # with so many, the producer waits for the consumer; client-go's two batches
 
 
 class DeltaType(enum.Enum):
@@ -143,7 +145,7 @@ class DeltaQueue:
         Raises:
             ObjectError: one has no key; nothing is queued.
         """
-        keys = [meta_namespace_key_func(obj) for obj in objs]
+        keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
         info = Replacement(keys, objs, unchanged, resource_version, whole)
         self._put_initial(Delta(DeltaType.REPLACED_ALL, "", info))
 
@@ -186,7 +188,7 @@ class DeltaQueue:
             initial = not self._synced
             batch = self._batch()
             self._processing = True
-            self._exclusive = len(self._items) >= BATCHES_WAITING * BATCH_EVENTS
+            self._exclusive = len(self._items) >= EVENTS_WAITING
         processed = False
         try:
             process(batch, initial)

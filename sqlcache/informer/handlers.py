@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from sqlcache.clock import Clock
+from sqlcache.clock import Clock, paced
 from sqlcache.errors import ObjectError, shown
 from sqlcache.objects import Object, deletion_handling_meta_namespace_key_func
 
@@ -245,7 +245,7 @@ class Registration:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while (notification := self._next()) is not None:
+        for notification in paced(iter(self._next, None)):
             try:
                 notification.deliver(self.handler)
             except Exception:  # noqa: BLE001 - the handler is somebody else's code

@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sqlcache.client.api import Event, ListWatch, Page, Watch
-from sqlcache.clock import Clock, StopSignal
+from sqlcache.clock import Clock, StopSignal, paced
 from sqlcache.errors import (
     ApiDecodeError,
     ApiStatusError,
@@ -357,7 +357,7 @@ class Reflector:
 
     def _take_all(self, watch: _Stream, events: _Events) -> bool:
         try:
-            for event in watch.events:
+            for event in paced(watch.events):
                 self._check_stop()
                 if events.take(event):
                     return True
@@ -710,7 +710,7 @@ class _Listed:
         self._pages += 1
         api_version, kind = page.get("apiVersion"), str(page.get("kind") or "")
         item_kind = kind.removesuffix("List") if kind != "List" else ""
-        for position, item in enumerate(items):
+        for position, item in enumerate(paced(items)):
             if item_kind and isinstance(item, dict):
                 # The items of a typed list do not repeat it, watch events do.
                 item.setdefault("apiVersion", api_version)

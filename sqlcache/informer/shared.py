@@ -29,18 +29,17 @@ import logging
 import random
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from sqlcache.client.api import Event, ListWatch
-from sqlcache.clock import Clock, MonotonicClock, StopSignal
+from sqlcache.clock import Clock, MonotonicClock, StopSignal, paced
 from sqlcache.errors import DatabaseError, InformerStateError, ObjectError
 from sqlcache.informer._metrics import MetricsProvider, ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
-from sqlcache.informer.deltas import Delta, DeltaQueue, DeltaType, Replacement
+from sqlcache.informer.deltas import BATCH_EVENTS, Delta, DeltaQueue, DeltaType, Replacement
 from sqlcache.informer.handlers import (
     Added,
     Deleted,
@@ -59,14 +58,15 @@ from sqlcache.objects import (
     meta_namespace_key_func,
     resource_version,
 )
-from sqlcache.selectors import EVERYTHING
 from sqlcache.store.api import Indexer
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SHORTEST_RESYNC_S = 1.0  # client-go's minimumResyncPeriod
-CHUNK_EVENTS = 500  # of a relist in one transaction: readers of a store in memory wait for each
-LOOKED_UP_ALONE = 500  # objects of a namespace; more are taken from all of the namespace
+# Readers of a store in memory wait while a part of a relist is written or looked up: some 2 ms.
+CHUNK_EVENTS = BATCH_EVENTS
+LOOKED_UP = 200  # objects
 STOP_S = 0.8  # of real time; after it, a thread that is stuck in foreign code is left to itself
 
 
@@ -434,7 +434,7 @@ class SharedInformer:
         )
 
     def _process_loop(self, queue: DeltaQueue, reflector: Reflector) -> None:
-        while True:
+        for _ in paced(repeat(None)):  # without end; there may be many batches at once
             try:
                 if not queue.pop_batch(self._process):
                     return
@@ -481,7 +481,9 @@ class SharedInformer:
 
     def _apply(self, deltas: Sequence[Delta], initial: bool) -> None:
         """Apply events of different keys in one transaction, or one by one if one is refused."""
-        notifications = [self._notification(delta, initial) for delta in deltas]
+        changed = [delta.key for delta in deltas if delta.type is not DeltaType.DELETED]
+        olds = self._stored(changed) if self._registrations else {}
+        notifications = [self._notification(delta, olds, initial) for delta in deltas]
         try:
             self.store.apply([_event(delta) for delta in deltas])
         except ValueError:
@@ -502,18 +504,20 @@ class SharedInformer:
             return False
         return True
 
-    def _notification(self, delta: Delta, initial: bool) -> Notification:
+    def _notification(
+        self, delta: Delta, olds: Mapping[str, Object], initial: bool
+    ) -> Notification:
         obj = delta.object
         if delta.type is DeltaType.DELETED:
             return Deleted(obj)
-        old = self.store.get_by_key(delta.key) if self._registrations else None
+        old = olds.get(delta.key)
         return Added(obj, initial) if old is None else _updated(old, obj)
 
     def _replace(self, new: Replacement, initial: bool) -> None:
         """Make the store hold a list, then tell what is gone, then tell the rest."""
         known = self.store.list_keys()
         present = set(new.keys)
-        absent = [key for key in known if key not in present]
+        absent = [key for key in paced(known) if key not in present]
         lost = self._stored(absent)
         changed = [Delta(DeltaType.DELETED, key, lost.get(key)) for key in absent]
         news: list[tuple[str, Notification]] = [
@@ -521,7 +525,7 @@ class SharedInformer:
         ]
         maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
         olds = self._stored(maybe_changed) if known else {}
-        for key, obj, unchanged in zip(new.keys, new.objects, new.unchanged, strict=True):
+        for key, obj, unchanged in paced(zip(new.keys, new.objects, new.unchanged, strict=True)):
             old = obj if unchanged else olds.get(key)
             if old is not None and _equal(old, obj):
                 obj = old
@@ -542,7 +546,7 @@ class SharedInformer:
                 written = {delta.key for delta in changed} - left
                 self._tell([each for key, each in news if key in written])
             raise
-        self._tell([each for key, each in news if key not in left])
+        self._tell([each for key, each in paced(news) if key not in left])
         self._told = True
         self._whole = new.whole and not left and new.resource_version not in ("", "0")
         if self._whole:
@@ -562,7 +566,7 @@ class SharedInformer:
             left.clear()
             return
         here = _bookmark(self.store.last_store_sync_resource_version())
-        for chunk in _chunks(changed):
+        for chunk in paced(_chunks(changed, CHUNK_EVENTS)):
             events = [_event(delta) for delta in chunk]
             try:
                 self.store.apply([*events, here])
@@ -589,12 +593,12 @@ class SharedInformer:
         if not self._told or not queue.idle():
             return [False] * len(objs)  # the store is about to change; it may be locked for long
         try:
-            keys = [meta_namespace_key_func(obj) for obj in objs]
+            keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
         except ObjectError:
             return [False] * len(objs)
         stored = self._stored(keys)
         unchanged = []
-        for position, key in enumerate(keys):
+        for position, key in enumerate(paced(keys)):
             old = stored.get(key)
             same = old is not None and _equal(old, objs[position])
             if old is not None and same:
@@ -602,23 +606,12 @@ class SharedInformer:
             unchanged.append(same)
         return unchanged
 
-    def _stored(self, keys: Sequence[str]) -> dict[str, Object]:
-        """Return the stored objects of these keys: many by namespace, for that is much faster.
-
-        A thread that looks one up after the other also keeps others from the store's lock.
-        """
-        by_namespace: dict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            by_namespace[key.rpartition("/")[0]].append(key)
-        stored: dict[str, Object | None] = {}
-        for namespace, wanted in by_namespace.items():
-            if len(wanted) <= LOOKED_UP_ALONE:
-                stored |= {key: self.store.get_by_key(key) for key in wanted}
-            else:
-                members = self.store.select(namespace, EVERYTHING)
-                found = {meta_namespace_key_func(obj): obj for obj in members}
-                stored |= {key: found.get(key) for key in wanted}
-        return {key: obj for key, obj in stored.items() if obj is not None}
+    def _stored(self, keys: Iterable[str]) -> dict[str, Object]:
+        """Return the stored objects of these keys."""
+        stored: dict[str, Object] = {}
+        for some in paced(_chunks(keys, LOOKED_UP)):
+            stored |= self.store.get_by_keys(some)
+        return stored
 
     def _tell(self, notifications: Sequence[Notification]) -> None:
         changes: list[Notification] | None = None
@@ -627,7 +620,9 @@ class SharedInformer:
                 registration.notify(notifications)
             else:
                 if changes is None:
-                    changes = [each for each in notifications if not getattr(each, "sync", False)]
+                    changes = [
+                        each for each in paced(notifications) if not getattr(each, "sync", False)
+                    ]
                 registration.notify(changes)
 
     def _handlers(self) -> list[Registration]:
@@ -669,9 +664,9 @@ def _equal(old: Object, new: Object) -> bool:
     return old is new or (resource_version(old) == resource_version(new) and old == new)
 
 
-def _chunks(deltas: Iterable[Delta]) -> Iterable[list[Delta]]:
-    iterator = iter(deltas)
-    while chunk := list(islice(iterator, CHUNK_EVENTS)):
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
         yield chunk
 
 

@@ -123,6 +123,9 @@ class BaseStore(ABC):
     def _get_by_key(self, key: str) -> Object | None: ...
 
     @abstractmethod
+    def _get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]: ...
+
+    @abstractmethod
     def _list(self) -> Objects: ...
 
     @abstractmethod
@@ -265,6 +268,12 @@ class BaseStore(ABC):
         found = self._get_by_key(key)
         if found is not None and self._detector:
             self._detector.check([found])
+        return found
+
+    def get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
+        self._check_open()
+        found = self._get_by_keys(keys)
+        self._checked([*found.values()])
         return found
 
     def list_keys(self) -> Keys:

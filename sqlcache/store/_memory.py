@@ -155,6 +155,11 @@ class MemoryStore(BaseStore):
             self._check_open()
             return self._objects.get(key)
 
+    def _get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
+        with self._lock:
+            self._check_open()
+            return {key: self._objects[key] for key in keys if key in self._objects}
+
     def _list_keys(self) -> Keys:
         with self._lock:
             self._check_open()

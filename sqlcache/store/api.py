@@ -32,7 +32,7 @@ Source: client-go tools/cache store.go, index.go, thread_safe_store.go, listers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -215,6 +215,14 @@ class Store(Protocol):
 
     def get_by_key(self, key: str) -> Object | None:
         """Return the object stored under a key, or None."""
+
+    def get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
+        """Return the objects stored under keys, by key; keys without one are left out.
+
+        All are of one state, and readers of a store in memory wait until all are found: ask for
+        some hundred at a time. client-go has no such method; an informer looks up here what a whole
+        batch of events changes.
+        """
 
     def list(self) -> Objects:
         """Return all objects."""

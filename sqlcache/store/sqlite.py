@@ -296,6 +296,14 @@ class SqliteStore(BaseStore):
         with self._reading() as (query, resource):
             return self._shelf.get(query, resource, key)
 
+    def _get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
+        sound = [key for key in keys if not unsound(key)]
+        with self._reading() as (query, resource):
+            found = self._shelf.find(query, resource, sound)
+            # Not through the hot objects: this is asked for by writers, and once.
+            objects = self._shelf.stored(query, [stored.id for stored in found.values()])
+        return {stored.key: objects[stored.id] for stored in found.values()}
+
     def _list_keys(self) -> Keys:
         with self._reading() as (query, resource):
             return self._shelf.keys(query, resource)

@@ -167,6 +167,19 @@ class ContentContract(StoreFixtures):
             assert store.get_by_key(key) is None
         assert store.get_by_key("shop/abc\ud800") is None
 
+    def test_get_by_keys_leaves_out_what_is_not_there(self, store: Indexer) -> None:
+        assert store.get_by_keys(["shop/a"]) == {}
+        stored = {f"shop/{name}": pod(name, "shop", {"app": name}) for name in ("a", "b", "c")}
+        store.replace(stored.values(), "1")
+        assert store.get_by_keys([]) == {}
+        assert store.get_by_keys(["shop/c", "shop/ab", "shop/a", "a", "\0", "x/\ud800"]) == {
+            "shop/c": stored["shop/c"],
+            "shop/a": stored["shop/a"],
+        }
+        assert store.get_by_keys(["shop/a", "shop/a"]) == {"shop/a": stored["shop/a"]}
+        store.delete(stored["shop/a"])
+        assert store.get_by_keys([*stored]).keys() == {"shop/b", "shop/c"}
+
     def test_returned_lists_belong_to_the_caller(self, make_store: MakeStore) -> None:
         store = make_store(indexers={"app": by_app})
         store.add(pod("a", labels={"app": "web"}))

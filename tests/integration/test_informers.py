@@ -13,6 +13,7 @@ import pytest
 
 from sqlcache.errors import DatabaseError, InformerStateError
 from sqlcache.informer import HandlerFuncs, SharedInformer, SharedInformerFactory
+from sqlcache.informer.shared import CHUNK_EVENTS
 from sqlcache.objects import DeletedFinalStateUnknown
 from sqlcache.store.api import Indexer
 from sqlcache.store.scan import DictStore
@@ -92,14 +93,15 @@ def test_relist_writes_only_what_differs_and_keeps_stored_objects(clock: Virtual
         assert seen == [True] * 1_300
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 6)
-        assert written == [501, 501, 301], "1100 changes and 200 deletions, and where it stands"
+        full, rest = divmod(1_100 + 200, CHUNK_EVENTS)  # changes and deletions, and where it stands
+        assert written == [CHUNK_EVENTS + 1] * full + [rest + 1] * bool(rest)
         assert len(store.list_keys()) == 1_100
         assert store.last_store_sync_resource_version() == "30"
 
 
 def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock) -> None:
     """A process killed in between must resume from before the relist, or it misses deletions."""
-    before = [pod(f"p{number}") for number in range(1_200)]
+    before = [pod(f"p{number}") for number in range(2 * CHUNK_EVENTS + 20)]
     list_watch = ScriptedListWatch(
         clock, [Answer(page("10", before)), Answer(page("20"))], [Answer(), Answer()]
     )
@@ -115,7 +117,7 @@ def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
         assert store.last_store_sync_resource_version() == "20"
-    assert stood == [(700, "10"), (200, "10"), (0, "10")]
+    assert stood == [(CHUNK_EVENTS + 20, "10"), (20, "10"), (0, "10")]
 
 
 def test_refused_object_does_not_take_others_along(

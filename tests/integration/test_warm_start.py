@@ -16,6 +16,7 @@ import pytest
 from sqlcache.client.transport import ApiListWatch, Resource
 from sqlcache.errors import ApiStatusError, DatabaseError, StoreClosedError
 from sqlcache.informer import HandlerFuncs, SharedInformer, strip_managed_fields
+from sqlcache.informer.shared import CHUNK_EVENTS
 from sqlcache.store.api import Indexer
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
@@ -231,16 +232,17 @@ def test_readers_see_no_empty_moment_when_a_list_follows(clock: VirtualClock) ->
             sizes.append(len(self.list_keys()))
 
     with Watching() as store:
-        pods = [pod(f"p{number}") for number in range(1_200)]
+        size = 2 * CHUNK_EVENTS + 40
+        pods = [pod(f"p{number}") for number in range(size)]
         filling = scripted(clock, [Answer(page("10", pods))], [Answer()])
         with informer_of(filling, store, clock) as informer:
             clock.run_until(informer.has_synced)
-        new = [pod(f"p{number}", rv="20") for number in range(100, 1_300)]
+        new = [pod(f"p{number}", rv="20") for number in range(20, size + 20)]
         list_watch = scripted(clock, [Answer(page("20", new))], [Answer([ERROR_410]), Answer()])
         with informer_of(list_watch, store, clock) as informer:
             clock.run_until(informer.has_synced)
-        assert len(store.list_keys()) == 1_200
-    assert sizes == [1_100, 1_100, 1_200]
+        assert len(store.list_keys()) == size
+    assert sizes == [size - 20, size - 20, size]
 
 
 def test_version_of_the_future_is_found_out(store: Indexer, clock: VirtualClock) -> None:
@@ -468,12 +470,13 @@ class Dying(DictStore):
 @pytest.mark.parametrize("writes", range(6))
 def test_relist_cut_short_is_not_taken_for_whole(clock: VirtualClock, writes: int) -> None:
     with Dying() as store:
-        pods = [pod(f"p{number}") for number in range(1_000)]
+        size = 2 * CHUNK_EVENTS
+        pods = [pod(f"p{number}") for number in range(size)]
         filling = scripted(clock, [Answer(page("10", pods))], [Answer()])
         with informer_of(filling, store, clock) as informer:
             clock.run_until(informer.has_synced)
         store.writes_left = writes
-        new = [pod(f"p{number}", rv="20") for number in range(1_000)]
+        new = [pod(f"p{number}", rv="20") for number in range(size)]
         relist = scripted(clock, [Answer(page("20", new))], [Answer([ERROR_410])])
         with informer_of(relist, store, clock):
             clock.settle()
@@ -554,7 +557,8 @@ def test_closed_store_cannot_be_started(clock: VirtualClock) -> None:
 def test_handlers_hear_of_the_half_of_a_relist_that_was_written(clock: VirtualClock) -> None:
     """The list that follows finds no difference there: nobody else would tell them."""
     with Dying() as store:
-        pods = [pod(f"p{number}") for number in range(700)]
+        size = CHUNK_EVENTS + 40
+        pods = [pod(f"p{number}") for number in range(size)]
         lists = [Answer(page("10", pods)), Answer(page("20")), Answer(page("30"))]
         list_watch = scripted(clock, lists, [Answer(), Answer(), Answer()])
         seen = Seen()
@@ -562,15 +566,15 @@ def test_handlers_hear_of_the_half_of_a_relist_that_was_written(clock: VirtualCl
         informer.add_handler(seen)
         with informer:
             clock.run_until(informer.has_synced)
-            store.writes_left = 2  # the source is taken back, and 500 deletions
+            store.writes_left = 2  # the source is taken back, and the first chunk of deletions
             list_watch.send(ERROR_410)
-            clock.run_until(lambda: len(store.list_keys()) == 200)
-            assert len(seen.calls) == 700 + 500
+            clock.run_until(lambda: len(store.list_keys()) == 40)
+            assert len(seen.calls) == size + CHUNK_EVENTS
             store.writes_left = 1 << 30
             clock.run_until(lambda: not store.list_keys())
             clock.settle()
-        told = seen.calls[700:]
-        assert sorted(told) == sorted(f"tombstone p{number}@1" for number in range(700))
+        told = seen.calls[size:]
+        assert sorted(told) == sorted(f"tombstone p{number}@1" for number in range(size))
 
 
 def test_handlers_are_not_told_of_what_the_store_refused(

@@ -10,7 +10,7 @@ import pytest
 
 from sqlcache.errors import ApiStatusError, ObjectError
 from sqlcache.informer import Backoff, FilteringHandler, HandlerFuncs, strip_managed_fields
-from sqlcache.informer.deltas import BATCH_EVENTS, Delta, DeltaQueue, DeltaType
+from sqlcache.informer.deltas import BATCH_EVENTS, EVENTS_WAITING, Delta, DeltaQueue, DeltaType
 from sqlcache.informer.reflector import is_expired, is_too_large
 from sqlcache.objects import DeletedFinalStateUnknown
 from sqlcache.testing.clock import VirtualClock
@@ -112,7 +112,7 @@ def test_refused_object_is_not_queued(clock: VirtualClock) -> None:
 def test_producer_waits_while_a_long_queue_is_processed(clock: VirtualClock) -> None:
     """A store that is slower than the server must not let memory grow without end."""
     queue = DeltaQueue(clock)
-    for number in range(3 * BATCH_EVENTS):
+    for number in range(EVENTS_WAITING + BATCH_EVENTS):
         queue.add(pod(f"p{number}"))
     producer = threading.Thread(target=queue.add, args=(pod("late"),))
     order: list[str] = []
