@@ -15,8 +15,6 @@ Source: pkg/controller/endpointslice endpointslice_controller.go.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlcache.client.api import ObjectsApi
 from sqlcache.clock import Clock
 from sqlcache.controllers.controller import WORKERS, Controller
@@ -37,11 +35,10 @@ from sqlcache.controllers.services import is_external_name, selector_of
 from sqlcache.controllers.triggers import TriggerTimeTracker
 from sqlcache.errors import AggregateError, ApiStatusError, NotFoundError, StaleSlicesError
 from sqlcache.informer import HandlerFuncs, SharedInformer
-from sqlcache.lister import Lister, PodLister
+from sqlcache.lister import Lister, PodLister, ServiceLister
 from sqlcache.objects import (
     Object,
     Objects,
-    deletion_handling_meta_namespace_key_func,
     split_meta_namespace_key,
 )
 from sqlcache.selectors import from_labels
@@ -129,7 +126,7 @@ class EndpointSliceController(Controller):
         )
         self._api, self._events = api, recorder
         self._pods = PodLister(pods.store)
-        self._services = Lister(services.store, "service")
+        self._services = ServiceLister(services.store)
         self._nodes = Lister(nodes.store, "node")
         self._slices = Lister(endpoint_slices.store, "endpointslice")
         self._tracker, self._topology = SliceTracker(), TopologyCache()
@@ -150,14 +147,7 @@ class EndpointSliceController(Controller):
             pods,
             PodEvents(self, services.store, workers=workers, batch_period_s=batch_period_s),
         )
-        self.watch(
-            services,
-            HandlerFuncs(
-                on_add=lambda service, _: self._enqueue(service),
-                on_update=lambda _, service: self._enqueue(service),
-                on_delete=self._enqueue,
-            ),
-        )
+        self.watch_keys(services)
         self.watch(
             nodes,
             HandlerFuncs(
@@ -239,9 +229,6 @@ class EndpointSliceController(Controller):
                 if found["metadata"]["uid"] == uid:
                     continue
             self._tracker.forget_slice(key, uid)
-
-    def _enqueue(self, service: Any) -> None:
-        self.queue.add(deletion_handling_meta_namespace_key_func(service))
 
     def _node_changed(self, old: Object, new: Object) -> None:
         if is_topology_change(old, new):
