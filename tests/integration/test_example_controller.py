@@ -86,7 +86,8 @@ def test_the_pods_of_budgets_are_reported_whenever_they_may_be_others(
     server.delete("pods", "b", namespace="shop")
     eventually(lambda: reports["shop/web"] == [])
     eventually(lambda: reports["shop/all"] == ["a"])
-    server.patch(BUDGETS, "web", {"spec": {"selector": {"matchLabels": {"app": "db"}}}}, "shop")
+    in_db = {"matchLabels": {"app": "db"}, "matchExpressions": None}
+    server.patch(BUDGETS, "web", {"spec": {"selector": in_db}}, "shop")
     eventually(lambda: reports["shop/web"] == ["a"])
     server.delete(BUDGETS, "web", namespace="shop")
     eventually(lambda: reports["shop/web"] is None)
