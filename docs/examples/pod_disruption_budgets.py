@@ -9,7 +9,6 @@ from sqlcache.client.transport import ApiListWatch, Resource, connect
 from sqlcache.controllers.controller import Controller
 from sqlcache.informer import HandlerFuncs, SharedInformer
 from sqlcache.lister import Lister
-from sqlcache.objects import DeletedFinalStateUnknown
 from sqlcache.selectors import label_selector
 
 PODS, BUDGETS = Resource("", "v1", "pods"), Resource("policy", "v1", "poddisruptionbudgets")
@@ -27,9 +26,8 @@ class BudgetController(Controller):
 
     def pod(self, *states):
         """Queue the budgets that select a pod as it was, or as it is."""
-        for pod in states:
-            last = pod.obj if isinstance(pod, DeletedFinalStateUnknown) else pod
-            for budget in self.budgets.selecting(last) if last else ():
+        for pod in (getattr(each, "obj", each) for each in states):  # of tombstones, what is known
+            for budget in self.budgets.selecting(pod) if pod else ():
                 self.enqueue(budget)
 
     def sync(self, key):
