@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import orjson
@@ -35,6 +36,9 @@ from sqlcache.cli._progress import on_terminal
 from sqlcache.demo import Outcome, Settings, missing_extras
 from sqlcache.errors import SqlcacheError
 from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND
+
+if TYPE_CHECKING:
+    from sqlcache.demo.run import Reading
 
 _MOST_DIFFERENCES = 20  # shown of each run; JSON has all
 _INTERRUPTED = 128 + signal.SIGINT
@@ -208,7 +212,16 @@ def _run(settings: Settings, interrupt: _Interrupt) -> Outcome:
         demonstrating(settings.backend) as show,
     ):
         every_s = EVERY_ON_TERMINAL_S if on_terminal() else EVERY_S
-        return run(settings, show, interrupt.is_set, readings_every_s=every_s)
+        told = False
+
+        def go_on(reading: Reading) -> None:
+            nonlocal told
+            if interrupt.is_set() and not told:
+                told = True
+                click.echo("stopping when all is at rest; Ctrl-C again ends it at once", err=True)
+            show(reading)
+
+        return run(settings, go_on, interrupt.is_set, readings_every_s=every_s)
 
 
 def _show(settings: Settings, outcomes: Sequence[Outcome], output: str) -> None:
