@@ -74,7 +74,8 @@ def open_store(
         An Indexer. Close it, or use it as a context manager.
 
     Raises:
-        BackendError: no such backend, or an option that it does not have.
+        BackendError: no such backend, an option that it does not have, or a name that no file can
+            keep.
         DatabaseError: the file cannot be opened; see its subclasses.
     """
     name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
@@ -114,4 +115,8 @@ def _sqlite_path(backend: str) -> str | None:
         raise BackendError(
             f"unknown backend {backend!r}: choose {', '.join(BACKENDS)} or sqlite:///path"
         )
+    if path == ":memory:":  # SQLAlchemy's word for it; here it would be a file of that name
+        raise BackendError(f"{backend!r} is no file: the backend in memory is 'sqlite'")
+    if "\0" in path:
+        raise BackendError(f"a path contains no NUL: {backend!r:.200}")
     return path

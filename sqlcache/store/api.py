@@ -10,6 +10,7 @@ Promises
 - Returned objects are the cache's own and read-only by convention: copy before you change one.
 - A call that raises leaves the store as it was. The one exception is `transaction`, which skips
   operations without a usable key and says which (as client-go does).
+- A key, namespace, index value or name that is no string is refused with a TypeError.
 - After `close()` every method but `close` raises `StoreClosedError`.
 
 Index functions

@@ -69,7 +69,7 @@ def check(path: str) -> list[str]:
 @contextmanager
 def _connection(path: str) -> Iterator[sqlite3.Connection]:
     try:
-        with closing(engine.connect(path)) as connection:
+        with closing(engine.connect_file(path)) as connection:
             yield connection
     except sqlite3.Error as error:
         raise engine.translated(path, error) from error
