@@ -195,6 +195,20 @@ class TestMatches:
         assert parse_field_selector("status.podIP=1.2.3.4").matches({"status": status})
 
     @pytest.mark.parametrize(
+        "pod",
+        [
+            *({"status": odd, "spec": odd, "metadata": odd} for odd in (None, "x", 5, [], ["x"])),
+            *({"status": {"podIPs": odd}} for odd in ("x", 5, {"a": 1}, ["x"], [None], [[]])),
+        ],
+        ids=str,
+    )
+    def test_field_of_an_odd_object_is_empty(self, pod: Any) -> None:
+        """Dumps are edited by hand; what a field cannot be read from does not have it."""
+        for path in POD_FIELDS:
+            value = "false" if path == "spec.hostNetwork" else ""
+            assert parse_field_selector(f"{path}={value}").matches(pod), path
+
+    @pytest.mark.parametrize(
         "status", [None, {}, {"podIPs": []}, {"podIPs": None}, {"podIPs": [{}]}]
     )
     def test_pod_without_ip_has_an_empty_one(self, status: Any) -> None:
