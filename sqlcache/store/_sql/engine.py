@@ -301,13 +301,15 @@ def check_file(path: str) -> None:
     """Check, without touching it, that a file is a sound cache of a known version, or empty.
 
     Raises:
-        NotACacheError: it is a directory, no SQLite database, or somebody else's.
+        NotACacheError: it is no regular file, no SQLite database, or somebody else's.
         DamagedDatabaseError: it is cut short or its schema is unreadable.
         SchemaVersionError: it comes from a newer release.
         DatabaseError: it cannot be read.
     """
     if Path(path).is_dir():
         raise NotACacheError(path, "is a directory")
+    if Path(path).exists() and not Path(path).is_file():
+        raise NotACacheError(path, "is no regular file")
     try:
         connection = connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
         try:
