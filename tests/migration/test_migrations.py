@@ -229,11 +229,12 @@ def test_file_that_somebody_else_holds_is_an_error(
     migrations.upgrade(path, "0001")
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
-        for attempt in (
+        attempts: tuple[Callable[[], None], ...] = (
             lambda: migrations.upgrade(path),
             lambda: migrations.downgrade(path, "base"),
             lambda: sqlcache.open_store(f"sqlite:///{path}").close(),
-        ):
+        )
+        for attempt in attempts:
             with pytest.raises(DatabaseError, match="another process has held it") as raised:
                 attempt()
             assert path in str(raised.value)

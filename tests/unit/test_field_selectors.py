@@ -11,6 +11,8 @@ from sqlcache.selectors import METADATA_FIELDS, POD_FIELDS, Operator, parse_fiel
 
 ANY = ("a", "b", "c", " a", "a ", r"a\,b", "a!", "é")
 
+ODD: tuple[Any, ...] = (None, "x", 5, [], ["x"])
+
 POD: dict[str, Any] = {
     "metadata": {"name": "web-1", "namespace": "shop"},
     "spec": {
@@ -197,8 +199,8 @@ class TestMatches:
     @pytest.mark.parametrize(
         "pod",
         [
-            *({"status": odd, "spec": odd, "metadata": odd} for odd in (None, "x", 5, [], ["x"])),
-            *({"status": {"podIPs": odd}} for odd in ("x", 5, {"a": 1}, ["x"], [None], [[]])),
+            *({"status": odd, "spec": odd, "metadata": odd} for odd in ODD),
+            *({"status": {"podIPs": odd}} for odd in (*ODD, {"a": 1}, [None], [[]])),
         ],
         ids=str,
     )
