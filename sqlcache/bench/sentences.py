@@ -124,7 +124,9 @@ def _versus_go(results: Sequence[Result], scenario: str) -> list[str]:
 
 def _contention(results: Sequence[Result], scenario: str) -> list[str]:
     parts = []
-    for line in headlines(results, scenario)[:2]:
+    for line in headlines(results, scenario):
+        if line[1] != "read":
+            continue
         _, _, pods, variant = line
         measured = [each for each in results if each.line == line and each.samples_us]
         slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}

@@ -2,7 +2,8 @@
 
 Events arrive in bursts of ten every 10 ms, as chunks of a watch's stream do; the writer takes all
 that have arrived, at most 500, as one batch. Each reader asks every 5 ms. The same is measured
-with one more thread that computes in Python without a pause.
+with one more thread that computes in Python without a pause, and with that thread while the
+interpreter's lock is asked for sooner than by default (`sys.setswitchinterval`).
 
 | line | a sample is |
 |---|---|
@@ -14,6 +15,7 @@ with one more thread that computes in Python without a pause.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ from sqlcache.bench.workloads import REPEATED, Feed, Question
 EVENTS_A_SECOND = 1000
 _ALONE_S, _ALONE_READS = 0.3, 200
 QUIET, BUSY = "without a busy thread", "with a busy thread"
+SHORT_S = 0.0005  # a tenth of Python's default
+SHORT = f"{BUSY}, switch interval {SHORT_S * 1000:g} ms"
 _BUSY_SUM = 1000
 
 
@@ -63,20 +67,21 @@ class Contention(Workload):
         return [self.feed.batch(min(size, len(self.pods)), None) for _ in range(count)]
 
     def cells(self) -> Sequence[Cell]:
-        """Return the threads together, without and with a busy one."""
-        return [_Together(self, busy=False), _Together(self, busy=True)]
+        """Return the threads together, without and with a busy one; a full run's also switching."""
+        variants = [QUIET, BUSY] if self.parameters.quick else [QUIET, BUSY, SHORT]
+        return [_Together(self, variant) for variant in variants]
 
 
 class _Together(Cell):
-    def __init__(self, workload: Contention, *, busy: bool) -> None:
-        self.workload, self.busy = workload, busy
+    def __init__(self, workload: Contention, variant: str) -> None:
+        self.workload, self.variant = workload, variant
         self.rounds = 1 if workload.parameters.quick else min(2, workload.parameters.rounds)
         self.seconds = float(workload.options["seconds"]) / self.rounds
 
     def measure(self, round_number: int) -> list[Measurement]:
         alone = self._alone()
         bursts = self.workload.bursts(self.seconds)
-        with _computing(self.busy):
+        with _computing(self.variant != QUIET), _switching(self.variant == SHORT):
             apply = self.workload.subject.store.apply
             samples = together(self.workload.reads, apply, bursts, list, self.seconds)
         return self._measurements(samples, alone, self._wrong())
@@ -114,7 +119,7 @@ class _Together(Cell):
         return [
             Measurement(
                 query=name,
-                variant=BUSY if self.busy else QUIET,
+                variant=self.variant,
                 pods=len(self.workload.pods),
                 matches=self.workload.matches if name.startswith("read") else None,
                 samples_us=each,
@@ -152,3 +157,15 @@ def _computing(wanted: bool) -> Iterator[None]:
         stop.set()
         if wanted:
             thread.finish()
+
+
+@contextmanager
+def _switching(wanted: bool) -> Iterator[None]:
+    """Let threads ask for the interpreter's lock sooner meanwhile, if wanted."""
+    before = sys.getswitchinterval()
+    if wanted:
+        sys.setswitchinterval(SHORT_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

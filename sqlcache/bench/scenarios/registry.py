@@ -264,6 +264,7 @@ SCENARIOS = {
             (
                 ("read", contention.QUIET),
                 ("read", contention.BUSY),
+                ("read", contention.SHORT),
                 ("freshness", contention.QUIET),
             ),
         ),
