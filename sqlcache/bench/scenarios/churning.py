@@ -89,7 +89,7 @@ class _Churning(Cell):
             "readers": READERS,
             "reads_per_s": samples.reads_per_s,
             "writes_per_s": samples.writes_per_s,
-            "writer_cpu_share": round(sum(samples.cpu) / 1e6 / samples.lasted_s, 3),
+            "writer_cpu_share": round(sum(samples.cpu) / 1e6 / samples.lasted_s, 6),
         }
         lines: dict[str, list[float]] = {
             READ: samples.read,
