@@ -21,6 +21,7 @@ from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import names, pod
 
+Parameters = tuple[Any, ...] | dict[str, Any]
 # Tables, and the aliases that the statements give them.
 GROWING = {"object", "label", "posting", "label_key", "scope", "o", "l", "p", "k", "s", "t"}
 # Reading one namespace's or the whole cache's objects is what these were asked to do.
@@ -40,16 +41,16 @@ SELECTORS = (
 
 
 @contextmanager
-def recorded(store: SqliteStore) -> Iterator[dict[str, int]]:
-    """Record the SQL of every statement, with the number of its parameters."""
-    statements: dict[str, int] = {}
+def recorded(store: SqliteStore) -> Iterator[dict[str, Parameters]]:
+    """Record the SQL of every statement, with its parameters."""
+    statements: dict[str, Parameters] = {}
 
     class Recording:
         def __init__(self, connection: sqlite3.Connection) -> None:
             self._connection = connection
 
-        def execute(self, sql: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-            statements[sql] = len(parameters)
+        def execute(self, sql: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+            statements[sql] = parameters
             return self._connection.execute(sql, parameters)
 
         def __getattr__(self, name: str) -> Any:
@@ -87,8 +88,8 @@ def labelled(number: int, **labels: str) -> Object:
     )
 
 
-def scans(connection: sqlite3.Connection, sql: str, parameters: int) -> list[str]:
-    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", ["[]"] * parameters).fetchall()
+def scans(connection: sqlite3.Connection, sql: str, parameters: Parameters) -> list[str]:
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters).fetchall()
     steps = [str(row[3]) for row in rows]
     walked = [step for step in steps if step.startswith("SCAN ") and step.split()[1] in GROWING]
     # Searched, but only by what all of a resource's objects, or a namespace's labels, share.
@@ -133,7 +134,7 @@ def test_no_statement_walks_a_table(mode: str) -> None:
 def test_questions_about_what_selects_walk_no_table_unless_others_wrote() -> None:
     with populated("packed") as store, store._db.reading() as connection:
         for sql in (selecting._VERSION, selecting._WRITTEN, selecting._MEMBERS):
-            assert not scans(connection, sql, sql.count("?"))
+            assert not scans(connection, sql, ("[]",) * sql.count("?"))
 
 
 def test_a_term_moved_to_another_place_keeps_its_posting() -> None:

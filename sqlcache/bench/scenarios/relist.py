@@ -33,9 +33,9 @@ from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask
 from sqlcache.bench.measuring import peak_of, rss_bytes
 from sqlcache.bench.prepared import PreparedList
-from sqlcache.bench.scenarios.contention import READ_EVERY_S, READERS
 from sqlcache.bench.scenarios.workload import Cell, Job, Measurement, Workload
 from sqlcache.bench.threads import Thread
+from sqlcache.bench.traffic import READ_EVERY_S, READERS
 from sqlcache.bench.workloads import REPEATED
 from sqlcache.clock import MonotonicClock
 from sqlcache.errors import SqlcacheError

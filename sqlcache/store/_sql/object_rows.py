@@ -87,23 +87,27 @@ def _fields(*positions: int) -> str:
 
 def _digest_and_terms(start: int, length: int) -> tuple[str, str]:
     begin, size = _fields(start), _fields(length)
-    return f"substr(?1, {begin}, {DIGEST_BYTES})", f"substr(?1, {begin} + {DIGEST_BYTES}, {size})"
+    return (
+        f"substr(:content, {begin}, {DIGEST_BYTES})",
+        f"substr(:content, {begin} + {DIGEST_BYTES}, {size})",
+    )
 
 
-_ADD = (  # ?1 bytes, ?2 rows [id, scope id, key, uid, RV, start, terms, body start, body], ?3, ?4
+# Named parameters: the bytes come several times, and Python 3.14 refuses a sequence for `?1`.
+_ADD = (  # rows [id, scope id, key, uid, RV, start, length of terms, body start, body length]
     "INSERT INTO object"
     " (id, scope_id, key, uid, resource_version, digest, terms, body, version, resource_id)"
     f" SELECT {_fields(0, 1, 2, 3, 4)}, {', '.join(_digest_and_terms(5, 6))},"
-    f" substr(?1, {_fields(7)}, {_fields(8)}), ?3, ?4 FROM json_each(?2) j"
+    f" substr(:content, {_fields(7)}, {_fields(8)}), :version, :resource_id FROM json_each(:rows) j"
 )
-_SET_TERMS = (  # ?1 bytes, ?2 rows [id, start, length of terms]
+_SET_TERMS = (  # rows [id, start, length of terms]
     "UPDATE object SET digest = {}, terms = {}".format(*_digest_and_terms(1, 2))
-    + f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+    + f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
 )
-_SET_BODY = (  # ?1 bytes, ?2 rows [id, uid, RV, start, length], ?3 version
-    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = ?3,"
-    f" body = substr(?1, {_fields(3)}, {_fields(4)})"
-    f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+_SET_BODY = (  # rows [id, uid, RV, start, length]
+    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = :version,"
+    f" body = substr(:content, {_fields(3)}, {_fields(4)})"
+    f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
 )
 # Apart, for naming the column has its index written again even if nothing changes.
 _SET_SCOPE = (
@@ -136,7 +140,15 @@ def add(
             length = None if row.body is None else len(row.body)
             place = (start, len(terms[object_id]), body, length)
             written.append((object_id, scope_ids[row.namespace], row.key, *row.identity, *place))
-        yield _ADD, (bytes(content), to_json(written), version, resource_id)
+        yield (
+            _ADD,
+            {
+                "content": bytes(content),
+                "rows": to_json(written),
+                "version": version,
+                "resource_id": resource_id,
+            },
+        )
 
 
 def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[Statement]:
@@ -147,7 +159,7 @@ def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[
             packed = terms[object_id]
             start = _append(content, (row.digest or b"") + packed)
             written.append((object_id, start, len(packed)))
-        yield _SET_TERMS, (bytes(content), to_json(written))
+        yield _SET_TERMS, {"content": bytes(content), "rows": to_json(written)}
 
 
 def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
@@ -158,7 +170,10 @@ def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
             start = _append(content, row.body)
             written.append((object_id, *row.identity, start, len(row.body)))
     if written:
-        yield _SET_BODY, (bytes(content), to_json(written), version)
+        yield (
+            _SET_BODY,
+            {"content": bytes(content), "rows": to_json(written), "version": version},
+        )
 
 
 def set_scopes(pairs: Sequence[tuple[int, int]]) -> Iterator[Statement]:
