@@ -73,7 +73,10 @@ class HttpEndpoints:
         handler = type("Handler", (_Handler,), {"paths": paths})
         family = AF_INET6 if ":" in host else AF_INET
         server = type("Server", (_Server,), {"address_family": family})
-        self._server = server((host, port), handler)
+        try:
+            self._server = server((host, port), handler)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="http", daemon=True
         )

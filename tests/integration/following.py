@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from sqlcache.objects import Object
 from tests.integration.command import Result
@@ -72,8 +73,15 @@ class Following:
         return Result(self.process.returncode, self.stdout, self.stderr)
 
 
+F = TypeVar("F", bound=Following)
+
+
 @contextmanager
-def following(*args: str, kubeconfig: Path) -> Iterator[Following]:
+def following(
+    *args: str,
+    kubeconfig: Path,
+    kind: type[F] = Following,  # type: ignore[assignment] # as long as a default cannot be typed
+) -> Iterator[F]:
     """Run a command within the block; it is killed if it is still there at the end."""
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -86,7 +94,7 @@ def following(*args: str, kubeconfig: Path) -> Iterator[Following]:
                 stderr=stderr,
             )
         try:
-            yield Following(process, folder)
+            yield kind(process, folder)
         finally:
             process.kill()
             process.wait()
