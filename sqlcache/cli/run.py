@@ -27,7 +27,7 @@ from sqlcache.manager import HttpEndpoints, LeaderElector, Manager, identity, st
 from sqlcache.manager.catalog import CONTROLLERS, RESOURCES
 from sqlcache.manager.dryrun import DryRunObjects, Write, first_pass
 from sqlcache.manager.election import RENEW_DEADLINE_S
-from sqlcache.manager.interpreter import freeze, short_switch_interval
+from sqlcache.manager.interpreter import collector_off, tuned_interpreter
 from sqlcache.manager.logs import FORMATS, LogFormat, logging_to
 from sqlcache.objects import ALL_NAMESPACES
 from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND, open_store
@@ -204,7 +204,7 @@ def run(
     settings = _Settings(controllers, backend, workers, Part(namespace))
     with (
         logging_to(sys.stderr, log_format),
-        short_switch_interval(),
+        tuned_interpreter(),
         closing(Cluster(kubeconfig, context)) as cluster,
         _locked(backend),
     ):
@@ -266,7 +266,7 @@ def _manage(
                 for name in settings.controllers
             ],
             elector=_elector(cluster, lease, metrics) if lease else None,
-            on_synced=freeze,
+            during_first_sync=collector_off,
         )
         with (
             stop_on_signals() as stop,
@@ -314,8 +314,9 @@ def _show(cluster: Cluster, settings: _Settings, show: Callable[[Write], None]) 
             CONTROLLERS[name](api, factory, workers=settings.workers, metrics=None)
             for name in settings.controllers
         ]
-        factory.start()
-        factory.wait_for_sync()
+        with collector_off():
+            factory.start()
+            factory.wait_for_sync()
         for controller in controllers:
             for key, error in first_pass(controller):
                 looked_at += 1

@@ -20,6 +20,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Protocol
 
@@ -54,7 +55,7 @@ class Manager:
         controllers: Sequence[Controller],
         *,
         elector: LeaderElector | None = None,
-        on_synced: Callable[[], None] | None = None,
+        during_first_sync: Callable[[], AbstractContextManager[None]] = nullcontext,
         drain_s: float = DRAIN_S,
         clock: Clock | None = None,
     ) -> None:
@@ -66,12 +67,13 @@ class Manager:
             controllers: not started.
             elector: for the Lease that one must hold to work; None to work at once. It has an api
                 of its own.
-            on_synced: called once, in a thread, when the first lists are in the stores.
+            during_first_sync: made and entered before the first lists are asked for, and left, in
+                another thread, when they are in the stores.
             drain_s: seconds that workers have to finish after a stop.
             clock: for tests.
         """
         self._api, self._factory, self._controllers = api, factory, list(controllers)
-        self._elector, self._on_synced = elector, on_synced
+        self._elector, self._during_first_sync = elector, during_first_sync
         self._drain_s, self._clock = drain_s, clock or MonotonicClock()
         self._started = self._stopping = False
 
@@ -120,23 +122,24 @@ class Manager:
         return {"informer-sync": self._unsynced, "shutdown": self._shutdown}
 
     def _work(self, ended: StopSignal) -> None:
-        started = time.monotonic()
         self._started = True
+        first_sync = ExitStack()
+        first_sync.enter_context(self._during_first_sync())
         self._factory.start()
         for controller in self._controllers:
             controller.start()
         waiting = threading.Thread(
-            target=self._await_sync, args=(started,), name="first-sync", daemon=True
+            target=self._await_sync, args=(first_sync,), name="first-sync", daemon=True
         )
         waiting.start()
         ended.wait()
 
-    def _await_sync(self, started: float) -> None:
-        if not all(self._factory.wait_for_sync().values()):
-            return  # it was stopped before
-        _LOG.info("all caches are in sync after %.1f s", time.monotonic() - started)
-        if self._on_synced is not None:
-            self._on_synced()
+    def _await_sync(self, first_sync: ExitStack) -> None:
+        started = time.monotonic()
+        with first_sync:
+            synced = all(self._factory.wait_for_sync().values())
+        if synced:  # else it was stopped before
+            _LOG.info("all caches are in sync after %.1f s", time.monotonic() - started)
 
     def _begin_to_stop(self) -> None:
         self._stopping = True

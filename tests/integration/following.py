@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -76,13 +76,14 @@ class Following:
 F = TypeVar("F", bound=Following)
 
 
-@contextmanager
-def following(
-    *args: str,
-    kubeconfig: Path,
-    kind: type[F] = Following,  # type: ignore[assignment] # as long as a default cannot be typed
-) -> Iterator[F]:
+def following(*args: str, kubeconfig: Path) -> AbstractContextManager[Following]:
     """Run a command within the block; it is killed if it is still there at the end."""
+    return following_as(Following, *args, kubeconfig=kubeconfig)
+
+
+@contextmanager
+def following_as(kind: type[F], *args: str, kubeconfig: Path) -> Iterator[F]:
+    """Do as `following`, with a class of one's own."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:

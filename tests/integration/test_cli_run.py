@@ -25,7 +25,7 @@ from sqlcache.testing.apiserver import ApiServer
 from tests.integration.chaos import add_pod, service
 from tests.integration.clusters import WRITES, eventually
 from tests.integration.command import Result, error, run, wrong_usage
-from tests.integration.following import Following, following
+from tests.integration.following import Following, following_as
 
 pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
 pytest.importorskip("prometheus_client", reason="needs the extra metrics")
@@ -78,7 +78,8 @@ class Running(Following):
 
 def managing(kubeconfig: Path, *args: str) -> AbstractContextManager[Running]:
     """Run a manager within the block."""
-    return following("run", "--listen", "127.0.0.1:0", *args, kubeconfig=kubeconfig, kind=Running)
+    args = ("run", "--listen", "127.0.0.1:0", *args)
+    return following_as(Running, *args, kubeconfig=kubeconfig)
 
 
 def addresses(server: ApiServer) -> tuple[list[str], list[str]]:
