@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from sqlcache.cli._cluster import Cluster, Part, cluster_options
-from sqlcache.cli._errors import FAILED, describe
+from sqlcache.cli._errors import FAILED
 from sqlcache.cli._lock import exclusively
 from sqlcache.cli._options import FILE_PREFIX
 from sqlcache.cli._output import flush, write, write_json_line
@@ -300,15 +300,7 @@ def _elector(cluster: Cluster, lease: tuple[str, str], metrics: Any) -> LeaderEl
 
 def _show(cluster: Cluster, settings: _Settings, show: Callable[[Write], None]) -> None:
     """Show what the controllers would write now."""
-    writes: list[Write] = []
-
-    def on_write(each: Write) -> None:
-        writes.append(each)
-        show(each)
-        flush()
-
-    api = DryRunObjects(cluster.objects_api(), on_write)
-    looked_at = failed = 0
+    api, looked_at, failed = DryRunObjects(cluster.objects_api()), 0, 0
     with _factory(cluster, settings) as factory:
         controllers = [
             CONTROLLERS[name](api, factory, workers=settings.workers, metrics=None)
@@ -318,12 +310,15 @@ def _show(cluster: Cluster, settings: _Settings, show: Callable[[Write], None]) 
             factory.start()
             factory.wait_for_sync()
         for controller in controllers:
-            for key, error in first_pass(controller):
+            for key, writes, error in first_pass(controller, api):
                 looked_at += 1
+                for each in writes:
+                    show(each)
+                flush()
                 if error is not None:
                     failed += 1
-                    _LOG.error("%s: %s: %s", controller.name, key, describe(error))
-    click.echo(f"{looked_at} keys looked at, {len(writes)} writes, none of them made", err=True)
+                    _LOG.error("%s: cannot handle %s: %s", controller.name, key, error)
+    click.echo(f"{looked_at} keys looked at, {len(api.writes)} writes, none of them made", err=True)
     if failed:
         click.echo(f"Error: {failed} of them could not be worked out", err=True)
         raise click.exceptions.Exit(FAILED)

@@ -479,7 +479,7 @@ class TestDryRun:
         assert result.stdout.count("\n# create ") + result.stdout.startswith("# create ") == 2
         lines = result.stderr.splitlines()
         assert lines[-1] == "Error: 1 of them could not be worked out"
-        assert "skipping Pod a for Service shop/web: Node n1 Not Found" in result.stderr
+        assert "skipping Pod a for Service shop/web: Node n1 Not Found" in lines[-3]
         assert not [each for each in asked(server) if each[0] in WRITES]
 
     def test_what_is_refused_is_said(self, server: ApiServer, kubeconfig: Path) -> None:
