@@ -36,7 +36,6 @@ def tuned_interpreter() -> Iterator[None]:
 @contextmanager
 def collector_off() -> Iterator[None]:
     """Collect no garbage within the block, and freeze what is there at its end."""
-    gc.collect()  # or it would be frozen, too
     gc.disable()
     try:
         yield

@@ -2,7 +2,7 @@
 
 The interpreter runs signal handlers between two instructions of the main thread, with whatever lock
 that holds. So the signals are read here by a thread of its own, from the descriptor into which the
-interpreter writes them at once, and a second one works whatever the process hangs on.
+interpreter writes them at once, and a second one works whatever the main thread waits for.
 
 Source: apiserver pkg/server signal.go SetupSignalContext.
 """
