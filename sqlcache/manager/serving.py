@@ -78,7 +78,7 @@ class HttpEndpoints:
         except OSError as error:
             raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="http", daemon=True
+            target=self._server.serve_forever, args=(0.2,), name="http", daemon=True
         )
 
     @property
