@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
+from sqlcache.client import Resource
 from sqlcache.objects import Object
 from sqlcache.store import BACKENDS
 from sqlcache.testing import names
 from sqlcache.testing.apiserver import ApiServer
-from tests.integration.chaos import add_pod, service
+from tests.integration.chaos import NAMESPACES, Chaos, add_pod, service
 from tests.integration.clusters import WRITES, eventually
 from tests.integration.command import Result, error, run, wrong_usage
 from tests.integration.following import Following, following_as
@@ -451,6 +452,29 @@ class TestDryRun:
         for field in ("subsets", "endpoints", "ports", "addressType"):
             assert (stored.get(field) or None) == (shown["after"].get(field) or None)
         assert stored["metadata"]["labels"] == shown["after"]["metadata"]["labels"]
+
+    def test_nothing_is_left_to_do_after_trouble_and_a_change_of_leader(
+        self, server: ApiServer, kubeconfig: Path, dry: Any
+    ) -> None:
+        """Objects change at random while writes fail; the leader ends in the middle."""
+        for namespace in NAMESPACES[1:]:
+            server.create("namespaces", {"metadata": {"name": namespace}})
+        watched = [Resource("", "v1", name) for name in ("pods", "services", "endpoints")]
+        chaos = Chaos(server, seed=3, written="endpoints", watched=watched)
+        with managing(kubeconfig, *ELECT) as one:
+            one.wait_for("all caches are in sync", stream="stderr")
+            with managing(kubeconfig, *ELECT) as two:
+                two.wait_for("the leader is", stream="stderr")
+                for turn in range(200):
+                    if turn == 100:
+                        assert one.end(signal.SIGTERM).exit_code == 0
+                    chaos.turn()
+                    time.sleep(0.01)
+                server.faults.clear()
+                assert min(map(server.count, ("pods", "services"))) > 3
+                two.wait_for("all caches are in sync", stream="stderr")
+                eventually(lambda: dry().stdout == "", "a dry run still shows writes")
+                assert server.count("endpoints") == server.count("services")
 
     def test_diff(self, server: ApiServer, kubeconfig: Path, dry: Any) -> None:
         self.prepare(server, kubeconfig)
