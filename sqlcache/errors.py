@@ -509,6 +509,22 @@ class AggregateError(SqlcacheError, RuntimeError):
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
+class LeaseLostError(SqlcacheError, RuntimeError):
+    """This process does not lead any more: another one may.
+
+    Attributes:
+        lease: its key.
+        reason: why.
+    """
+
+    def __init__(self, lease: str, reason: str) -> None:
+        super().__init__(lease, reason)
+        self.lease, self.reason = lease, reason
+
+    def __str__(self) -> str:
+        return f"lease {self.lease} is lost: {self.reason}"
+
+
 class InformerStateError(SqlcacheError, RuntimeError):
     """The call comes too late: the informer has started or stopped already."""
 

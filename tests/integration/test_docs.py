@@ -20,6 +20,7 @@ DOCS = [
     "docs/informers.md",
     "docs/metrics.md",
     "docs/tuning.md",
+    "docs/running.md",
 ]
 
 
