@@ -101,10 +101,38 @@ def _contention(results: Sequence[Result], scenario: str) -> list[str]:
     return parts
 
 
+def _controllers(results: Sequence[Result], scenario: str) -> list[str]:
+    parts = []
+    for position, line in enumerate(headlines(results, scenario)[:4]):
+        _, query, _, variant = line
+        if not position:
+            parts += _compared(results, line, _P50)
+            continue
+        measured = [each for each in results if each.line == line and each.samples_us]
+        if query.startswith("whole"):
+            rates = ", ".join(f"{each.backend} {each.fields['syncs_per_s']:g}" for each in measured)
+            parts += [f"{variant}, syncs/s: {rates}"] if rates else []
+        elif measured:
+            slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
+            parts.append(f"{query}, {variant}, p99: {_ranking(slowest, duration)}")
+            parts += _waits(slowest)
+    return parts
+
+
+def _waits(values: Mapping[str, float]) -> Iterable[str]:
+    ours, scan = values.get(_OURS), values.get(MODEL)
+    if not ours or not scan:
+        return []
+    less = ours <= scan
+    ratio = number(scan / ours if less else ours / scan)
+    return [f"{_OURS} waits {ratio} times {'less' if less else 'longer'} than {MODEL}"]
+
+
 _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "update": _writes,
     "load": _writes,
     "replace": _writes,
     "memory": _memory,
     "contention": _contention,
+    "controllers": _controllers,
 }

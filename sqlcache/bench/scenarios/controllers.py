@@ -11,8 +11,8 @@ select 0.1 % of them each, 5,000 nodes, and what they write. The API server is i
 | whole … sync | one sync, with its writes |
 | services of a pod event | one "which services select a pod with these labels?" |
 | write of a burst | a burst applied to the store |
-| reader wait | what the pod lookup of a worker took longer than its median in one thread |
-| writer wait | from the arrival of a burst until it is in the store, less the median of its write in one thread |
+| reader wait | what the pod lookup of a worker took longer than its median alone |
+| writer wait | from the arrival of a burst until it is stored, less its median write alone |
 
 `one thread`: events, syncs and writes follow one another in one thread; one event of each burst
 concerns a service. `5 workers`: informers with their threads, 1,000 pod events a second, 20 of
@@ -76,6 +76,22 @@ _CHECKED = 3  # services
 _LIMIT_S = 120.0  # for anything that has to come
 _STOP_S = 60.0
 _POLL_S = 0.005
+
+
+def line(name: str, services: int) -> str:
+    """Return the name of a line of the table."""
+    return f"{name}, {services:,} services"
+
+
+_WORKERS = f"{USUAL_WORKERS} workers"
+HEADLINES = (
+    (line(LOOKUP.format("endpoints"), USUAL_SERVICES), ALONE),
+    (line(READER, USUAL_SERVICES), _WORKERS),
+    (line(WRITER, USUAL_SERVICES), _WORKERS),
+    (line(WHOLE.format("endpoints"), USUAL_SERVICES), f"{_WORKERS}{BACKLOG}"),
+    (line(PODS_OF, USUAL_SERVICES), ALONE),
+    (line(CACHE.format("endpointslice"), USUAL_SERVICES), ALONE),
+)
 
 
 class ControllersError(SqlcacheError, RuntimeError):
@@ -418,11 +434,6 @@ def _measurement(
         samples_us=samples_us,
         fields=dict(facts),
     )
-
-
-def line(name: str, services: int) -> str:
-    """Return the name of a line of the table."""
-    return f"{name}, {services:,} services"
 
 
 def _least(meter: Meter) -> int:

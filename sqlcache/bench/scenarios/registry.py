@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from sqlcache.bench.results import Parameters, Result
 from sqlcache.bench.scenarios import (
     contention,
+    controllers,
     dump,
     first_sync,
     loading,
@@ -115,6 +116,14 @@ def _contention(parameters: Parameters) -> list[Task]:
 def _selecting(parameters: Parameters) -> list[Task]:
     sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
     return [Task({"services": size}, no_views=True) for size in sizes]
+
+
+def _controllers(parameters: Parameters) -> list[Task]:
+    services, workers = list(controllers.SERVICES), list(controllers.WORKERS)
+    if parameters.quick:
+        services, workers = [controllers.USUAL_SERVICES], [controllers.USUAL_WORKERS]
+    seconds = 0.3 if parameters.quick else 3.0
+    return [Task({"services": services, "workers": workers, "seconds": seconds})]
 
 
 def _first_sync(parameters: Parameters) -> list[Task]:
@@ -235,6 +244,14 @@ SCENARIOS = {
                 ("read", contention.BUSY),
                 ("freshness", contention.QUIET),
             ),
+        ),
+        Scenario(
+            "controllers",
+            "both controllers: cache work of syncs and pod events, waits of workers and writer",
+            controllers.Controllers,
+            _controllers,
+            controllers.HEADLINES,
+            part_of="full",
         ),
         Scenario(
             "relist",
