@@ -116,7 +116,11 @@ class Loopback:
         if resource_version(obj) not in ("", resource_version(stored)):
             raise ApiStatusError(409, "Conflict", f"{resource.plural} has been modified")
         before, changed = stored["metadata"], _content(obj) != _content(stored)
-        own = {"uid": before["uid"], "generation": before["generation"] + changed}
+        own = {
+            "namespace": namespace,
+            "uid": before["uid"],
+            "generation": before["generation"] + changed,
+        }
         updated = {**obj, "metadata": {**obj["metadata"], **own}}
         return self._keep("MODIFIED", resource, updated, next(self._versions))
 

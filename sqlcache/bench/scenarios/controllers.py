@@ -47,7 +47,7 @@ from sqlcache.bench.serving import (
     in_slices,
     service_name,
 )
-from sqlcache.bench.threads import Thread
+from sqlcache.bench.threads import Thread, wait_until
 from sqlcache.bench.workloads import NARROW, members
 from sqlcache.controllers.controller import Controller
 from sqlcache.controllers.endpoints.controller import ENDPOINTS
@@ -73,9 +73,9 @@ _WRITTEN = ("endpoints", "endpointslices")
 _LEAST_BURSTS, _LEAST_SYNCS = 2, 4  # in a round; of each controller
 _ALONE_LINES = 4  # whose timed seconds one thread has: what controllers share is one
 _CHECKED = 3  # services
+_PATIENCE_S = 10.0  # for syncs, after the last event
 _LIMIT_S = 120.0  # for anything that has to come
 _STOP_S = 60.0
-_POLL_S = 0.005
 
 
 def line(name: str, services: int) -> str:
@@ -157,7 +157,7 @@ class Alone:
     writes: list[float] = field(default_factory=list)
 
 
-class _World:
+class World:
     """Caches, an API server and both controllers."""
 
     def __init__(self, workload: Controllers, services: int, workers: int) -> None:
@@ -188,7 +188,7 @@ class _World:
         for subject in self._opened:
             subject.close()
 
-    def __enter__(self) -> _World:
+    def __enter__(self) -> World:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -246,7 +246,9 @@ class _World:
                 ended = [each.stop(_STOP_S) for each in self.controllers.values()]
             if not all(ended):
                 raise ControllersError(f"workers still busy after {_STOP_S:g} s")
-            wait_until(lambda: all(map(self._is_current, self._stores)), "the last events")
+            wait_until(
+                lambda: all(map(self._is_current, self._stores)), "the last events", _LIMIT_S
+            )
 
     def feed(self, bursts: list[list[Event]]) -> None:
         """Have bursts arrive at their times. One that is late is not left out."""
@@ -316,7 +318,7 @@ class _Alone(Cell):
     def measure(self, round_number: int) -> list[Measurement]:
         workload = self.workload
         workload.serving.draw_anew(f"{self.services} services, {round_number}")
-        with _World(workload, self.services, 1) as world:
+        with World(workload, self.services, 1) as world:
             handle = world.by_hand()
             handle(world.burst())  # wakes the process and its caches
             meter = world.meter
@@ -364,7 +366,7 @@ class _Together(Cell):
 
     def measure(self, round_number: int) -> list[Measurement]:
         self.workload.serving.draw_anew(f"{self.services} services, {self.variant}")
-        with _World(self.workload, self.services, self.workers) as world:
+        with World(self.workload, self.services, self.workers) as world:
             bursts = [
                 world.burst(concerning=number % _CONCERNING == 0)
                 for number in range(max(1, int(self.seconds * _EVENTS_PER_S / BURST)))
@@ -377,7 +379,7 @@ class _Together(Cell):
             each.wrong = wrong
         return measured
 
-    def _facts(self, world: _World, bursts: list[list[Event]]) -> dict[str, Any]:
+    def _facts(self, world: World, bursts: list[list[Event]]) -> dict[str, Any]:
         """Feed the bursts and see what is done meanwhile; a slow backend has more time."""
         meter, feeder = world.meter, Thread(world.feed, bursts)
         if self.backlog:
@@ -385,7 +387,8 @@ class _Together(Cell):
         started = time.perf_counter()
         feeder.start()
         time.sleep(self.seconds)
-        wait_until(lambda: _least(meter) >= min(_LEAST_SYNCS, self.services), "syncs")
+        wait_until(lambda: _least(meter) >= _LEAST_SYNCS, "syncs", _PATIENCE_S, fails=False)
+        wait_until(lambda: _least(meter) >= 1, "a sync")
         lasted = time.perf_counter() - started
         meter.over = True
         waiting = sum(len(controller.queue) for controller in world.controllers.values())
@@ -438,16 +441,3 @@ def _measurement(
 
 def _least(meter: Meter) -> int:
     return min(map(len, meter.syncs.values()))
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition.
-
-    Raises:
-        ControllersError: it does not come.
-    """
-    end = time.monotonic() + _LIMIT_S
-    while not condition():
-        if time.monotonic() > end:
-            raise ControllersError(f"{what} did not come within {_LIMIT_S:g} s")
-        time.sleep(_POLL_S)
