@@ -102,20 +102,21 @@ def _contention(results: Sequence[Result], scenario: str) -> list[str]:
 
 
 def _controllers(results: Sequence[Result], scenario: str) -> list[str]:
-    parts = []
-    for position, line in enumerate(headlines(results, scenario)[:4]):
+    parts: list[str] = []
+    for line in headlines(results, scenario):
         _, query, _, variant = line
-        if not position:
-            parts += _compared(results, line, _P50)
-            continue
         measured = [each for each in results if each.line == line and each.samples_us]
-        if query.startswith("whole"):
-            rates = ", ".join(f"{each.backend} {each.fields['syncs_per_s']:g}" for each in measured)
-            parts += [f"{variant}, syncs/s: {rates}"] if rates else []
-        elif measured:
+        if query.startswith("pod lookup"):
+            parts += _compared(results, line, _P50)
+        elif " wait, " in query and measured:
             slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
             parts.append(f"{query}, {variant}, p99: {_ranking(slowest, duration)}")
             parts += _waits(slowest)
+        elif query.startswith("whole") and measured:
+            rates = ", ".join(
+                f"{each.backend} {number(each.fields['syncs_per_s'])}" for each in measured
+            )
+            parts.append(f"syncs/s of {variant}: {rates}")
     return parts
 
 
