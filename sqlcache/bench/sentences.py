@@ -139,6 +139,34 @@ def _contention(results: Sequence[Result], scenario: str) -> list[str]:
     return parts
 
 
+def _controllers(results: Sequence[Result], scenario: str) -> list[str]:
+    parts: list[str] = []
+    for line in headlines(results, scenario):
+        _, query, _, variant = line
+        measured = [each for each in results if each.line == line and each.samples_us]
+        if query.startswith("pod lookup"):
+            parts += _compared(results, line, _P50)
+        elif " wait, " in query and measured:
+            slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
+            parts.append(f"{query}, {variant}, p99: {_ranking(slowest, duration)}")
+            parts += _waits(slowest)
+        elif query.startswith("whole") and measured:
+            rates = ", ".join(
+                f"{each.backend} {number(each.fields['syncs_per_s'])}" for each in measured
+            )
+            parts.append(f"syncs/s of {variant}: {rates}")
+    return parts
+
+
+def _waits(values: Mapping[str, float]) -> Iterable[str]:
+    ours, scan = values.get(_OURS), values.get(MODEL)
+    if not ours or not scan:
+        return []
+    less = ours <= scan
+    ratio = number(scan / ours if less else ours / scan)
+    return [f"{_OURS} waits {ratio} times {'less' if less else 'longer'} than {MODEL}"]
+
+
 _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "update": _writes,
     "load": _writes,
@@ -149,4 +177,5 @@ _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "cardinality": _each_headline,
     "churn": _churn,
     "vs-go": _versus_go,
+    "controllers": _controllers,
 }

@@ -178,6 +178,22 @@ def test_contention_tells_the_rate_that_the_writer_reached(quick: tuple[Row, str
     assert all(row["writes_per_s"] > 0 for row in rows)
 
 
+def test_controllers_are_measured_when_named() -> None:
+    text = output(
+        "bench", "controllers", "--quick", "--pods", "300", "--backends", "dict,sqlite",
+        "-o", "json",
+    )  # fmt: skip
+    rows = orjson.loads(text)["results"]
+    lines: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in rows:
+        assert "error" not in row, row
+        assert row["n"] > 0 or row["bytes"] >= 0
+        lines[row["backend"]].add((row["query"], row["variant"]))
+    assert lines["dict"] == lines["sqlite"]
+    assert lines["dict"] >= set(SCENARIOS["controllers"].headlines)
+    assert "controllers" not in ALL
+
+
 def test_page_needs_no_network(quick: tuple[Row, str]) -> None:
     page = quick[1]
     assert not re.search(r"https?://|<script|<link|<img|url\(|@import", page)

@@ -15,8 +15,9 @@ import pytest
 from sqlcache.bench.backends import BACKENDS
 from sqlcache.bench.prepared import PreparedList
 from sqlcache.bench.results import Parameters
-from sqlcache.bench.scenarios.soak import Soak, wait_until
+from sqlcache.bench.scenarios.soak import Soak
 from sqlcache.bench.scenarios.workload import Job
+from sqlcache.bench.threads import wait_until
 from sqlcache.bench.workloads import ordinary_pods
 from sqlcache.clock import MonotonicClock
 from sqlcache.informer import Backoff, HandlerFuncs, SharedInformer

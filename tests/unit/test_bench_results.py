@@ -14,7 +14,7 @@ import pytest
 from sqlcache.bench import figures, report, results, tables
 from sqlcache.bench.curves import curves_chart
 from sqlcache.bench.results import Parameters, Result, Run
-from sqlcache.bench.scenarios import cardinality, churning, collecting, memory
+from sqlcache.bench.scenarios import cardinality, churning, collecting, controllers, memory
 from sqlcache.bench.sentences import sentences
 
 NARROW = "one label, 0.1 % of pods, uniform"
@@ -140,6 +140,37 @@ def test_sentence_of_nothing_says_so() -> None:
     assert sentences([timing("dict", query="unknown")]) == [
         "single-label: there is nothing to compare."
     ]
+
+
+def test_sentence_of_controllers_tells_lookups_waits_and_rates() -> None:
+    def measured(backend: str, name: str, variant: str, us: float, **fields: float) -> Result:
+        query = controllers.line(name, controllers.USUAL_SERVICES)
+        return Result("controllers", backend, variant, query, 1000, None, [us], fields=fields)
+
+    usual, backlog = "5 workers", "5 workers, backlog"
+    whole = controllers.WHOLE.format("endpoints")
+    lookup = controllers.LOOKUP.format("endpoints")
+    (said,) = sentences(
+        [
+            measured("dict", lookup, controllers.ALONE, 20_000.0),
+            measured("sqlite", lookup, controllers.ALONE, 100.0),
+            measured("dict", controllers.READER, usual, 3000.0),
+            measured("sqlite", controllers.READER, usual, 200.0),
+            measured("dict", controllers.WRITER, usual, 10.0),
+            measured("sqlite", controllers.WRITER, usual, 20.0),
+            measured("dict", whole, backlog, 9.0, syncs_per_s=7.04),
+            measured("sqlite", whole, backlog, 9.0, syncs_per_s=250.4),
+        ]
+    )
+    assert said == (
+        "controllers: pod lookup, endpoints sync, 1,000 services, one thread, 1,000 pods: sqlite"
+        " wins with 100 us; dict 200 times that; sqlite is 200 times as fast as the dict scan;"
+        " reader wait, 1,000 services, 5 workers, p99: sqlite wins with 200 us; dict 15 times that;"
+        " sqlite waits 15 times less than dict;"
+        " writer wait, 1,000 services, 5 workers, p99: dict wins with 10.0 us; sqlite 2.0 times"
+        " that; sqlite waits 2.0 times longer than dict;"
+        " syncs/s of 5 workers, backlog: dict 7.0, sqlite 250."
+    )
 
 
 def test_label_index_is_the_difference_between_with_and_without_labels() -> None:

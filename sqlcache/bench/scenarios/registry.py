@@ -16,6 +16,7 @@ from sqlcache.bench.scenarios import (
     churning,
     collecting,
     contention,
+    controllers,
     dump,
     first_sync,
     loading,
@@ -121,6 +122,14 @@ def _contention(parameters: Parameters) -> list[Task]:
 def _selecting(parameters: Parameters) -> list[Task]:
     sizes = selecting.SERVICES[1:3] if parameters.quick else selecting.SERVICES
     return [Task({"services": size}, no_views=True) for size in sizes]
+
+
+def _controllers(parameters: Parameters) -> list[Task]:
+    services, workers = list(controllers.SERVICES), list(controllers.WORKERS)
+    if parameters.quick:
+        services, workers = [controllers.USUAL_SERVICES], [controllers.USUAL_WORKERS]
+    seconds = 0.3 if parameters.quick else 3.0
+    return [Task({"services": services, "workers": workers, "seconds": seconds})]
 
 
 def _first_sync(parameters: Parameters) -> list[Task]:
@@ -267,6 +276,14 @@ SCENARIOS = {
                 ("read", contention.SHORT),
                 ("freshness", contention.QUIET),
             ),
+        ),
+        Scenario(
+            "controllers",
+            "both controllers: cache work of syncs and pod events, waits of workers and writer",
+            controllers.Controllers,
+            _controllers,
+            controllers.HEADLINES,
+            part_of="full",
         ),
         Scenario(
             "relist",
