@@ -43,20 +43,26 @@ class DeltaType(enum.Enum):
 EVENTS = (DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED)
 
 
+Again = tuple[str, str]
+"""Key and resourceVersion of an object that the store holds already, in the place of its equal.
+
+Most of a relist is that. A plain tuple of texts is nothing to the garbage collector, which would
+else stop all threads in the middle of a relist, and does not keep a packed object decoded.
+"""
+
+
 class Replacement(NamedTuple):
     """The result of a list.
 
     Attributes:
         keys: of the objects, in their order; repeats are possible.
         objects: transformed.
-        unchanged: for each, whether it is the very object that the store holds.
         resource_version: of the list.
         whole: whether it has all objects of the list; the transform may have refused some.
     """
 
     keys: Sequence[str]
-    objects: Sequence[Object]
-    unchanged: Sequence[bool]
+    objects: Sequence[Object | Again]
     resource_version: str
     whole: bool
 
@@ -128,8 +134,7 @@ class DeltaQueue:
 
     def replace(
         self,
-        objs: Sequence[Object],
-        unchanged: Sequence[bool],
+        objs: Sequence[Object | Again],
         resource_version: str,
         *,
         whole: bool = True,
@@ -138,15 +143,17 @@ class DeltaQueue:
 
         Args:
             objs: already `transformed`.
-            unchanged: for each, whether it is the very object that the store holds.
             resource_version: of the list.
             whole: whether these are all objects of the list.
 
         Raises:
             ObjectError: one has no key; nothing is queued.
         """
-        keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
-        info = Replacement(keys, objs, unchanged, resource_version, whole)
+        keys = [
+            obj[0] if isinstance(obj, tuple) else meta_namespace_key_func(obj)
+            for obj in paced(objs)
+        ]
+        info = Replacement(keys, objs, resource_version, whole)
         self._put_initial(Delta(DeltaType.REPLACED_ALL, "", info))
 
     def resume(self, resource_version: str) -> None:

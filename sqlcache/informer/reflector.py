@@ -15,7 +15,7 @@ Promises
 Differences from client-go: Retry-After is honoured here, not in the transport; a streaming list
 that is cut short again and again waits for the back-off from the fifth time on; an object is
 transformed once even by a streaming list; an object of a relist that equals the stored one is
-given up for it at once, so that a relist does not hold all objects twice.
+given up at once, so that a relist holds only what changed.
 
 Elsewhere: what becomes of the results (informer.deltas, informer.shared), HTTP (sqlcache.client).
 Source: client-go tools/cache reflector.go; tools/pager pager.go.
@@ -27,6 +27,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple, Protocol
 
 from sqlcache.client.api import Event, ListWatch, Page, Watch
@@ -42,6 +43,7 @@ from sqlcache.errors import (
 )
 from sqlcache.informer._metrics import ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
+from sqlcache.informer.deltas import Again
 from sqlcache.objects import Object, Objects, meta_namespace_key_func, metadata, resource_version
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ SHORTEST_WATCH_S = 300.0  # asked of the server; random up to twice that, so tha
 LONGEST_WATCH_S = 600.0
 VERY_SHORT_S = 1.0  # a watch that ends sooner and empty is taken for a fault
 RESUMED_WATCH_S = 3  # a bookmark, which confirms it, comes 2 s before the end of a watch
+SHARED_AT_ONCE = 50  # objects; fewer than the garbage collector lets pass before it looks at them
 STREAMS_AT_ONCE = 5  # streaming lists cut short or refused with 410, tried again without delay
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TOO_LARGE = "Too large resource version"
@@ -80,13 +83,12 @@ class Sink(Protocol):
 
     def replace(
         self,
-        objs: Sequence[Object],
-        unchanged: Sequence[bool],
+        objs: Sequence[Object | Again],
         resource_version: str,
         *,
         whole: bool,
     ) -> None:
-        """Take a list of transformed objects, which are the stored ones, and whether any lack."""
+        """Take a list of transformed objects, and whether it has all."""
 
     def resume(self, resource_version: str) -> None:
         """Take note that events after this resourceVersion follow, and no list."""
@@ -125,12 +127,12 @@ class _Stream:
             self.events.close()
 
 
-Share = Callable[[Objects], list[bool]]
-"""Takes objects of a list, puts stored ones in the place of their equals, and tells which."""
+Share = Callable[[Objects], Sequence[Object | Again]]
+"""Takes objects of a list, and returns them with those given up that the store has."""
 
 
-def _share_nothing(objs: Objects) -> list[bool]:
-    return [False] * len(objs)
+def _share_nothing(objs: Objects) -> Sequence[Object | Again]:
+    return objs
 
 
 class Reflector:
@@ -173,7 +175,7 @@ class Reflector:
                 "" lists.
             backoff: delays between rounds.
             rng: spreads the watch timeouts.
-            share: puts the stored object in the place of each that equals it; see `Share`.
+            share: gives up objects that the store has; see `Share`.
             resyncs: runs beside the watches of a round, in a thread of its own, until its signal.
             on_error: told why a round ended, as client-go's WatchErrorHandler; default: log it.
             metrics: told of lists and watches.
@@ -443,7 +445,7 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(*contents.objects(), contents.rv, started, whole=contents.whole)
+                    self._sync(contents.objects(), contents.rv, started, whole=contents.whole)
                 except ReflectorError:
                     watch.finish()
                     raise
@@ -472,7 +474,7 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.unchanged, found.rv, started, whole=True)
+        self._sync(found.objects, found.rv, started, whole=True)
 
     def _list_begins(self) -> float:
         if self._metrics:
@@ -513,13 +515,13 @@ class Reflector:
         )
 
     def _sync(
-        self, objs: Objects, unchanged: list[bool], rv: str, started: float, *, whole: bool
+        self, objs: Sequence[Object | Again], rv: str, started: float, *, whole: bool
     ) -> None:
         if self._metrics:
             self._metrics.listed(self._clock.now() - started, len(objs))
         self._rv_unavailable = False
         try:
-            self._sink.replace(objs, unchanged, rv, whole=whole)
+            self._sink.replace(objs, rv, whole=whole)
         except ObjectError as error:
             raise _unsynced(error) from error
         self._rv = rv
@@ -630,16 +632,15 @@ class _Contents(_Events):
 
     def __init__(self, reflector: Reflector) -> None:
         super().__init__(reflector, from_start=False)
-        self._objects: dict[str, Object] = {}
-        self._unchanged: set[str] = set()
-        self._unshared: dict[str, None] = {}
+        self._objects: dict[str, Object | Again] = {}
+        self._unshared: dict[str, Object] = {}
         self.rv = ""
         self.whole = True
         self._complete = False
 
-    def objects(self) -> tuple[Objects, list[bool]]:
+    def objects(self) -> list[Object | Again]:
         self._share()
-        return list(self._objects.values()), [key in self._unchanged for key in self._objects]
+        return list(self._objects.values())
 
     def take(self, event: Any) -> bool:
         super().take(event)
@@ -664,23 +665,18 @@ class _Contents(_Events):
             super()._pass_on(kind, obj, rv)
 
     def _put(self, key: str, obj: Object | None) -> None:
-        self._unchanged.discard(key)
         if obj is None:
             self._objects.pop(key, None)
             self._unshared.pop(key, None)
             return
         self._objects[key] = obj
-        self._unshared[key] = None
-        if len(self._unshared) >= PAGE_OBJECTS:
+        self._unshared[key] = obj
+        if len(self._unshared) >= SHARED_AT_ONCE:
             self._share()
 
     def _share(self) -> None:
-        objs = [self._objects[key] for key in self._unshared]
-        shared = self._reflector._share(objs)
-        for key, obj, same in zip(self._unshared, objs, shared, strict=True):
-            if same:
-                self._objects[key] = obj
-                self._unchanged.add(key)
+        shared = self._reflector._share(list(self._unshared.values()))
+        self._objects.update(zip(self._unshared, shared, strict=True))
         self._unshared.clear()
 
 
@@ -690,8 +686,7 @@ class _Listed:
     def __init__(self, reflector: Reflector) -> None:
         self._reflector = reflector
         self._pages = 0
-        self.objects: Objects = []
-        self.unchanged: list[bool] = []
+        self.objects: list[Object | Again] = []
         self.rv = ""
         self.paginated = False
         self.refused: Exception | None = None  # by the transform; the whole list fails then
@@ -703,23 +698,30 @@ class _Listed:
         if _is_table(page):
             raise ApiDecodeError(f"unsupported list of tables for {self._reflector._description}")
         items = page.get("items") or []
-        if not isinstance(items, list):
+        if not isinstance(items, list | Iterator):
             raise ApiDecodeError(f"unable to understand list items {shown(items)}")
         if not self._pages:
             self.rv = str(page["metadata"].get("resourceVersion") or "")
         self._pages += 1
         api_version, kind = page.get("apiVersion"), str(page.get("kind") or "")
         item_kind = kind.removesuffix("List") if kind != "List" else ""
-        for position, item in enumerate(paced(items)):
-            if item_kind and isinstance(item, dict):
-                # The items of a typed list do not repeat it, watch events do.
-                item.setdefault("apiVersion", api_version)
-                item.setdefault("kind", item_kind)
-            items[position] = self._transformed(item)
-        if self.refused is None:
-            self.unchanged += self._reflector._share(items)
-            self.objects += items
+        unshared: Objects = []
+        with closing(_let_go(items)) as remaining:
+            for item in paced(remaining):
+                if item_kind and isinstance(item, dict):
+                    # The items of a typed list do not repeat it, watch events do.
+                    item.setdefault("apiVersion", api_version)
+                    item.setdefault("kind", item_kind)
+                unshared.append(self._transformed(item))
+                if len(unshared) >= SHARED_AT_ONCE:
+                    self._share(unshared)
+                    unshared = []
+        self._share(unshared)
         return str(page["metadata"].get("continue") or "")
+
+    def _share(self, objs: Objects) -> None:
+        if self.refused is None:
+            self.objects += self._reflector._share(objs)
 
     def _transformed(self, item: Any) -> Any:
         try:
@@ -728,6 +730,16 @@ class _Listed:
             if self.refused is None:
                 self.refused = error
             return None
+
+
+def _let_go(items: list[Any] | Iterator[Any]) -> Generator[Any, None, None]:
+    """Yield items, each of a list only once it is no longer in it."""
+    if isinstance(items, Iterator):
+        yield from items
+        return
+    for position, item in enumerate(items):
+        items[position] = None
+        yield item
 
 
 def is_expired(error: ApiStatusError) -> bool:

@@ -39,7 +39,7 @@ from sqlcache.clock import Clock, MonotonicClock, StopSignal, paced
 from sqlcache.errors import DatabaseError, InformerStateError, ObjectError
 from sqlcache.informer._metrics import MetricsProvider, ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
-from sqlcache.informer.deltas import BATCH_EVENTS, Delta, DeltaQueue, DeltaType, Replacement
+from sqlcache.informer.deltas import BATCH_EVENTS, Again, Delta, DeltaQueue, DeltaType, Replacement
 from sqlcache.informer.handlers import (
     Added,
     Deleted,
@@ -47,6 +47,7 @@ from sqlcache.informer.handlers import (
     Notification,
     Registration,
     Updated,
+    is_again,
 )
 from sqlcache.informer.reflector import ObjectType, Reflector
 from sqlcache.objects import (
@@ -365,6 +366,7 @@ class SharedInformer:
             self._clock,
             self._actual_resync(wanted),
             wanted,
+            self.store.get_by_keys,
         )
 
     def _check_not_stopped(self, handler: Handler) -> None:
@@ -466,7 +468,7 @@ class SharedInformer:
             if first.type is DeltaType.REPLACED_ALL:
                 self._replace(first.object, initial)
             elif first.type is DeltaType.SYNC_ALL:
-                self._tell([Updated(obj, obj, sync=True) for obj in self.store.list()])
+                self._tell(list(self._again()))
             elif first.type is DeltaType.BOOKMARK:
                 self.store.bookmark(first.object)
             elif first.type is DeltaType.LOST:
@@ -520,13 +522,16 @@ class SharedInformer:
         absent = [key for key in paced(known) if key not in present]
         lost = self._stored(absent)
         changed = [Delta(DeltaType.DELETED, key, lost.get(key)) for key in absent]
-        news: list[tuple[str, Notification]] = [
+        news: list[tuple[str, Notification | str]] = [  # of an unchanged object its version
             (key, Deleted(DeletedFinalStateUnknown(key, lost.get(key)))) for key in absent
         ]
-        maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
-        olds = self._stored(maybe_changed) if known else {}
-        for key, obj, unchanged in paced(zip(new.keys, new.objects, new.unchanged, strict=True)):
-            old = obj if unchanged else olds.get(key)
+        pairs = list(zip(new.keys, new.objects, strict=True))
+        olds = self._stored(key for key, obj in pairs if isinstance(obj, dict)) if known else {}
+        for key, obj in paced(pairs):
+            if isinstance(obj, tuple):
+                news.append(obj)
+                continue
+            old = olds.get(key)
             if old is not None and _equal(old, obj):
                 obj = old
             else:
@@ -535,6 +540,8 @@ class SharedInformer:
                 continue
             if old is None or not self._told:
                 news.append((key, Added(obj, initial)))
+            elif old is obj:
+                news.append((key, resource_version(obj)))
             else:
                 news.append((key, _updated(old, obj)))
         left = {delta.key for delta in changed}
@@ -544,9 +551,9 @@ class SharedInformer:
             # The relist that follows will find no difference in what was written.
             if self._told:
                 written = {delta.key for delta in changed} - left
-                self._tell([each for key, each in news if key in written])
+                self._tell(_of(news, lambda key: key in written))
             raise
-        self._tell([each for key, each in paced(news) if key not in left])
+        self._tell(_of(news, lambda key: key not in left))
         self._told = True
         self._whole = new.whole and not left and new.resource_version not in ("", "0")
         if self._whole:
@@ -585,26 +592,28 @@ class SharedInformer:
             return False
         return True
 
-    def _share(self, queue: DeltaQueue, objs: Objects) -> list[bool]:
-        """Put stored objects in the place of their equals, so that a relist keeps no second copy.
+    def _share(self, queue: DeltaQueue, objs: Objects) -> Sequence[Object | Again]:
+        """Give up objects that the store has, so that a relist keeps no second copy.
 
-        That they are the stored ones holds until the list is applied: nothing else comes before.
+        That it has them holds until the list is applied: nothing else comes before.
         """
         if not self._told or not queue.idle():
-            return [False] * len(objs)  # the store is about to change; it may be locked for long
+            return objs  # the store is about to change; it may be locked for long
         try:
-            keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
+            keys = [meta_namespace_key_func(obj) for obj in objs]
         except ObjectError:
-            return [False] * len(objs)
+            return objs
         stored = self._stored(keys)
-        unchanged = []
-        for position, key in enumerate(paced(keys)):
-            old = stored.get(key)
-            same = old is not None and _equal(old, objs[position])
-            if old is not None and same:
-                objs[position] = old
-            unchanged.append(same)
-        return unchanged
+        return [
+            (key, resource_version(obj)) if key in stored and _equal(stored[key], obj) else obj
+            for key, obj in zip(keys, objs, strict=True)
+        ]
+
+    def _again(self) -> Iterator[Again]:
+        """Yield all objects of the store as unchanged."""
+        for some in paced(_chunks(self.store.list_keys(), LOOKED_UP)):
+            for key, obj in self.store.get_by_keys(some).items():
+                yield key, resource_version(obj)
 
     def _stored(self, keys: Iterable[str]) -> dict[str, Object]:
         """Return the stored objects of these keys."""
@@ -613,21 +622,31 @@ class SharedInformer:
             stored |= self.store.get_by_keys(some)
         return stored
 
-    def _tell(self, notifications: Sequence[Notification]) -> None:
-        changes: list[Notification] | None = None
+    def _tell(self, notifications: Sequence[Notification | Again]) -> None:
+        changes: list[Notification | Again] | None = None
         for registration in self._handlers():
             if registration.resyncing:
                 registration.notify(notifications)
             else:
                 if changes is None:
-                    changes = [
-                        each for each in paced(notifications) if not getattr(each, "sync", False)
-                    ]
+                    changes = [each for each in paced(notifications) if not _is_sync(each)]
                 registration.notify(changes)
 
     def _handlers(self) -> list[Registration]:
         with self._state:
             return list(self._registrations)
+
+
+def _of(
+    news: Iterable[tuple[str, Notification | str]], wanted: Callable[[str], bool]
+) -> list[Notification | Again]:
+    return [
+        (key, each) if isinstance(each, str) else each for key, each in paced(news) if wanted(key)
+    ]
+
+
+def _is_sync(notification: Notification | Again) -> bool:
+    return is_again(notification) or getattr(notification, "sync", False)
 
 
 _EVENT_TYPES = {

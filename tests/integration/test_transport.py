@@ -40,9 +40,14 @@ class Server:
         self.asked: list[tuple[str, dict[str, str], dict[str, str]]] = []
         self.answer: Callable[[BaseHTTPRequestHandler, dict[str, str]], None] = refuse(404)
         self.leave = threading.Event()
+        self.connections = 0
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                server.connections += 1
+                super().setup()
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
@@ -140,7 +145,8 @@ def make(server: Server) -> Iterator[Callable[..., Any]]:
 
 def list_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
     chosen = {"resource_version": "0", "limit": 500, "continue_token": "", **options}
-    return list_watch.list_page(stop=stop, **chosen)
+    page = list_watch.list_page(stop=stop, **chosen)
+    return {name: list(part) if name == "items" else part for name, part in page.items()}
 
 
 def watch_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
@@ -248,13 +254,17 @@ def test_long_list_is_decoded_while_it_comes(
     server: Server, make: Callable[..., Any], stop: StopSignal
 ) -> None:
     pods = [pod(f"p{number}", labels={"long": "x" * 1000, "ü": "é"}) for number in range(6_000)]
-    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods, "more": [[]]}
-    body = json.dumps(page, ensure_ascii=False).encode()
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
+    body = json.dumps({**page, "more": [[]]}, ensure_ascii=False).encode()
     assert len(body) > transport.WHOLE_BYTES
     server.answer = refuse(200, body)
     list_watch = make()
-    for _ in range(2):
+    for _ in range(3):
         assert list_of(list_watch, stop) == page
+    assert server.connections == 1, "each list is read to its end"
+    server.answer = refuse(200, json.dumps({"items": pods, "metadata": {}}).encode())
+    assert list_of(list_watch, stop) == {"items": pods, "metadata": {}}
+    server.answer = refuse(200, body)
     server.answer = refuse(200, body[:-2] + b"?}")
     with pytest.raises(ApiDecodeError):
         list_of(list_watch, stop)
@@ -270,6 +280,25 @@ def test_long_list_is_decoded_while_it_comes(
     server.answer = cut
     with pytest.raises(ApiConnectionError):
         list_of(list_watch, stop)
+
+
+def test_long_list_that_is_given_up_leaves_nothing_behind(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000}) for number in range(6_000)]
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
+    server.answer = refuse(200, json.dumps(page).encode())
+    list_watch = make()
+    asked = {"resource_version": "0", "limit": 500, "continue_token": "", "stop": stop}
+    items = list_watch.list_page(**asked)["items"]
+    assert next(items) == pods[0]
+    items.close()
+    assert list_of(list_watch, stop) == page, "over another connection"
+    items = list_watch.list_page(**asked)["items"]
+    assert next(items) == pods[0]
+    stop.set()
+    with pytest.raises(ApiConnectionError):
+        list(items)
 
 
 def test_refused_connection_is_told_apart(stop: StopSignal) -> None:

@@ -49,7 +49,7 @@ def test_batch_ends_before_a_key_comes_again(clock: VirtualClock) -> None:
 def test_lists_resyncs_and_bookmarks_are_batches_of_their_own(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
     queue.add(pod("a"))
-    queue.replace([pod("a")], [False], "10")
+    queue.replace([pod("a")], "10")
     queue.resync()
     queue.bookmark("11")
     queue.add(pod("b"))
@@ -66,7 +66,7 @@ def test_batch_is_bounded(clock: VirtualClock) -> None:
 
 def test_synced_once_the_first_list_is_processed(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
-    queue.replace([pod("a")], [False], "10")
+    queue.replace([pod("a")], "10")
     queue.add(pod("b"))
     assert not queue.has_synced()
     during: list[bool] = []
@@ -78,7 +78,7 @@ def test_synced_once_the_first_list_is_processed(clock: VirtualClock) -> None:
 
 def test_list_that_cannot_be_processed_leaves_it_unsynced(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
-    queue.replace([pod("a")], [False], "10")
+    queue.replace([pod("a")], "10")
 
     def fail(deltas: Any, initial: bool) -> None:
         raise OSError("disk full")
@@ -86,7 +86,7 @@ def test_list_that_cannot_be_processed_leaves_it_unsynced(clock: VirtualClock) -
     with pytest.raises(OSError, match="disk full"):
         queue.pop_batch(fail)
     assert not queue.has_synced()
-    queue.replace([pod("a")], [False], "11")
+    queue.replace([pod("a")], "11")
     assert pop(queue) == (["ReplacedAll"], True)
     assert queue.has_synced()
 
