@@ -31,7 +31,8 @@ from typing import Any, Self, TypeVar
 
 from sqlcache.clock import Clock, MonotonicClock, StopSignal
 from sqlcache.controllers.events import EventRecorder
-from sqlcache.informer import Handler, Registration, SharedInformer
+from sqlcache.informer import Handler, HandlerFuncs, Registration, SharedInformer
+from sqlcache.objects import deletion_handling_meta_namespace_key_func
 from sqlcache.workqueue import MetricsProvider, RateLimiter, Workers, WorkQueue
 
 _LOG = logging.getLogger(__name__)
@@ -112,6 +113,21 @@ class Controller(ABC):
     def watch(self, informer: SharedInformer, handler: Handler) -> None:
         """Have a handler told of an informer's changes until the controller stops."""
         self._registrations.append((informer, informer.add_handler(handler)))
+
+    def watch_keys(self, informer: SharedInformer) -> None:
+        """Have the keys of an informer's objects queued as these come, change and go."""
+        self.watch(
+            informer,
+            HandlerFuncs(
+                on_add=lambda obj, _: self.enqueue(obj),
+                on_update=lambda _, obj: self.enqueue(obj),
+                on_delete=self.enqueue,
+            ),
+        )
+
+    def enqueue(self, obj: Any) -> None:
+        """Queue the key of an object, or of a tombstone."""
+        self.queue.add(deletion_handling_meta_namespace_key_func(obj))
 
     def process_next(self) -> bool:
         """Handle one item that waits in some queue, in the calling thread: for use without `start`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Literal
 
 IPFamily = Literal["IPv4", "IPv6"]
@@ -22,20 +22,21 @@ _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 def canonical_ip(text: str) -> str:
     """Return an address in the form in which the API stores it; "<nil>" for what is none."""
-    return str(_parse(text) or NO_ADDRESS)
+    return _parse(text)[0]
 
 
 def family_of(text: str) -> IPFamily:
     """Return the family of an address; text that is no address counts as IPv4."""
-    return "IPv6" if isinstance(_parse(text), IPv6Address) else "IPv4"
+    return _parse(text)[1]
 
 
 @lru_cache(maxsize=PARSED)  # the same pods come again at every sync; parsing takes 5 µs
-def _parse(text: str) -> IPv4Address | IPv6Address | None:
+def _parse(text: str) -> tuple[str, IPFamily]:
     if "%" in text:  # a zone, which Go refuses
-        return None
+        return NO_ADDRESS, "IPv4"
     try:
         address = ip_address(_LEADING_ZEROS.sub("", text))
     except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
+        return NO_ADDRESS, "IPv4"
+    address = getattr(address, "ipv4_mapped", None) or address
+    return str(address), "IPv6" if isinstance(address, IPv6Address) else "IPv4"

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import compress
 from types import TracebackType
 from typing import Any, Literal
 
@@ -40,10 +41,10 @@ from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import PackedShelf, batched
-from sqlcache.store._sql.selecting import FiledSelectors
+from sqlcache.store._sql.selecting import FiledSelectors, content_version
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import HotViews, Write
-from sqlcache.store._sql.writer import Writer, add_postings, resource_id, run
+from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
@@ -61,7 +62,6 @@ _SET_VERSIONS = (
     "UPDATE resource SET resource_version = ifnull(?, resource_version), version = version + ?"
     " WHERE name = ?"
 )
-_CONTENT_VERSION = "SELECT version FROM resource WHERE id = ?"
 _SOURCE = "SELECT source FROM resource WHERE name = ?"
 _SET_SOURCE = "UPDATE resource SET source = ? WHERE name = ?"
 _HAS_INDEXES = "SELECT EXISTS (SELECT 1 FROM scope WHERE resource_id = ? AND kind = 1)"
@@ -158,27 +158,20 @@ class SqliteStore(BaseStore):
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
         batches = list(_plannable(rows)) or [[]]
+        plans: Iterable[Plan] = ()
         if self._in_memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
-            plan = self._writer.plan(self._db.one, resource, batches[0])
-            with self._db.writing(followers) as connection:
-                run(connection, plan)
-                self._set_versions(connection, rv, changed=bool(changes))
-                followers.append(self._shelf.follow(plan.batch))
-                if changes:
-                    write = Write(plan.batch, plan.old)
-                    followers += self._following(connection, resource, [write], selectors)
-            return
+            plans = [self._writer.plan(self._db.one, resource, batches[0])]
         with self._db.writing(followers) as connection:
+            query = _reader(connection)
             writes = []
-            for batch in batches:
-                plan = self._writer.plan(_reader(connection), resource, batch)
+            for plan in plans or (self._writer.plan(query, resource, each) for each in batches):
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
                 writes.append(Write(plan.batch, plan.old))
             self._set_versions(connection, rv, changed=bool(changes))
             if changes:
-                followers += self._following(connection, resource, writes, selectors)
+                followers += self._following(query, resource, writes, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         selectors: Selectors = {}
@@ -218,7 +211,7 @@ class SqliteStore(BaseStore):
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
             self._set_versions(connection, rv, changed=True)
-            followers += self._following(connection, resource, None, selectors)
+            followers += self._following(query, resource, None, selectors)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
         current = self._indexers
@@ -261,20 +254,14 @@ class SqliteStore(BaseStore):
         connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
 
     def _following(
-        self,
-        connection: sqlite3.Connection,
-        resource: int,
-        writes: Sequence[Write] | None,
-        selectors: Selectors,
+        self, query: Query, resource: int, writes: Sequence[Write] | None, selectors: Selectors
     ) -> Iterator[Callable[[], None]]:
         """Yield what follows a commit besides the shelf; `writes` is None if all was replaced."""
-        version = None
-        if not self._in_memory:
-            version = _reader(connection)(_CONTENT_VERSION, (resource,))
+        version = None if self._in_memory else content_version(query, resource)
         yield self._views.follow(writes, version)
         whole = writes is None
         if self._filed is not None and (selectors or whole):
-            yield self._filed.follow(_reader(connection), resource, selectors, whole=whole)
+            yield self._filed.follow(selectors, version, whole=whole)
 
     def _set_source(self, source: str) -> None:
         self._prepare_writes()
@@ -329,8 +316,8 @@ class SqliteStore(BaseStore):
             return _filtered(objs, selected.residual)
         if selected.residual:
             matches = Selector(selected.residual).matches
-            kept = [place for place, obj in enumerate(objs) if matches(labels_of(obj))]
-            ids, objs = [ids[place] for place in kept], [objs[place] for place in kept]
+            matched = [matches(labels_of(obj)) for obj in objs]
+            ids, objs = list(compress(ids, matched)), list(compress(objs, matched))
         self._views.put(namespace, selector, ids, objs, version)
         return objs
 
@@ -338,7 +325,7 @@ class SqliteStore(BaseStore):
         """Return the version of the content that is read; call it where the reading starts."""
         if self._in_memory:
             return self._views.version  # it moves where readers are kept out
-        return query(_CONTENT_VERSION, (resource,)) or 0
+        return content_version(query, resource)
 
     def _hot(self, namespace: str, selector: Selector, version: int) -> Objects | None:
         """Return a view of the content that a reader of a file sees, or None."""

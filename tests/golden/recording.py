@@ -7,13 +7,18 @@ beyond that is not in the cases.
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlcache.client import Resource
 from sqlcache.errors import ApiStatusError
 from sqlcache.informer import Handler
 from sqlcache.objects import Object, Objects, meta_namespace_key_func
-from sqlcache.store.api import Store
+from sqlcache.store.api import Indexer, Store
+from tests.backends import BACKENDS
 
 Action = dict[str, str]
 
@@ -116,6 +121,27 @@ class RecordingApi:
             self._number += 1
         self.put(resource, obj)
         return copy.deepcopy(obj)
+
+
+def failures(case_input: Mapping[str, Any], step: int) -> dict[str, str]:
+    """Return what the API server is to fail with while a step of a case is synced."""
+    errors = case_input.get("apiErrors", ())
+    return {each["verb"]: each["error"] for each in errors if each["step"] == step}
+
+
+@contextmanager
+def opened(backend: str, folder: Path, resources: Iterable[str]) -> Iterator[dict[str, Indexer]]:
+    """Give stores of one backend, by resource, for all cases: each sync replaces what they hold."""
+    with ExitStack() as stack:
+        yield {
+            name: stack.enter_context(BACKENDS[backend](folder, resource=name))
+            for name in resources
+        }
+
+
+def text_of(value: Any) -> str:
+    """Return a text to compare and sort JSON values by."""
+    return json.dumps(value, sort_keys=True)
 
 
 def show(store: Store, objs: Objects, handler: Handler) -> None:

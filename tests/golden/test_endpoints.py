@@ -11,7 +11,6 @@ import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from sqlcache.objects import Object, Objects
 from sqlcache.store.api import Indexer
 from sqlcache.testing.scripted import ScriptedListWatch
 from tests.backends import BACKENDS
-from tests.golden.recording import RecordingApi
+from tests.golden.recording import RecordingApi, failures, opened, text_of
 
 Case = dict[str, Any]
 
@@ -90,13 +89,7 @@ class Replay:
         if not is_late:
             self._fill("endpoints", self._api.list(ENDPOINTS))
         self._api.actions.clear()
-        self._api.fail(
-            {
-                failure["verb"]: failure["error"]
-                for failure in self._input.get("apiErrors", ())
-                if failure["step"] == number
-            }
-        )
+        self._api.fail(failures(self._input, number))
         error = None
         try:
             self._controller.sync(self._key)
@@ -134,23 +127,17 @@ def _comparable(outcome: Case, *, ordered: bool) -> Case:
         subsets = endpoints.get("subsets") or []
         for subset in subsets:
             for items in subset.values():
-                items.sort(key=_text)
-        subsets.sort(key=_text)
+                items.sort(key=text_of)
+        subsets.sort(key=text_of)
     return {"actions": outcome["actions"], "endpoints": endpoints, "error": outcome["error"]}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def stores(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Indexer]]:
-    """Stores of one backend for all cases; each sync replaces what they hold."""
-    folder, open_store = tmp_path_factory.mktemp("stores"), BACKENDS[request.param]
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(open_store(folder, resource=name)) for name in RESOURCES}
+    with opened(request.param, tmp_path_factory.mktemp("stores"), RESOURCES) as stores:
+        yield stores
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

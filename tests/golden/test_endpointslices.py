@@ -14,7 +14,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from sqlcache.objects import Object, Objects, meta_namespace_key_func
 from sqlcache.store.api import Indexer
 from sqlcache.testing.scripted import ScriptedListWatch
 from tests.backends import BACKENDS
-from tests.golden.recording import RecordingApi, show
+from tests.golden.recording import RecordingApi, failures, opened, show, text_of
 
 Case = dict[str, Any]
 
@@ -103,18 +102,13 @@ class Replay:
         if not is_late:
             self._show_slices()
         self._api.actions.clear()
-        self._api.fail(
-            {
-                failure["verb"]: failure["error"]
-                for failure in self._input.get("apiErrors", ())
-                if failure["step"] == number
-            }
-        )
-        error = None
+        self._api.fail(failures(self._input, number))
+        error, before = None, self._cached()
         try:
             self._controller.sync(self._key)
         except Exception as raised:  # noqa: BLE001 - the case says which it should be
             error = str(raised)
+        assert self._cached() == before, "objects of the caches were changed"
         return {
             "actions": list(self._api.actions),
             "endpointSlices": self._api.list(ENDPOINT_SLICES),
@@ -125,6 +119,9 @@ class Replay:
         """Have the cache show the slices, and tell the controller what changed."""
         slices = self._api.list(ENDPOINT_SLICES)
         show(self._stores["endpointslices"], slices, self._controller.slice_events)
+
+    def _cached(self) -> list[list[str]]:
+        return [sorted(map(text_of, store.list())) for store in self._stores.values()]
 
     def _fill(self, resource: str, objs: Objects) -> None:
         self._stores[resource].replace(copy.deepcopy(objs), "1")
@@ -138,19 +135,15 @@ def _by_key(objs: Objects | None) -> dict[str, Object]:
     return {meta_namespace_key_func(obj): obj for obj in objs or ()}
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def _exactly(outcome: Case) -> Case:
     """Return all of an outcome but the order of slices, of endpoints, and of writes."""
     slices = [
-        {**each, "endpoints": sorted(each.get("endpoints") or [], key=_text)}
+        {**each, "endpoints": sorted(each.get("endpoints") or [], key=text_of)}
         for each in outcome["endpointSlices"]
     ]
     return {
         "slices": sorted(slices, key=lambda each: str(each["metadata"]["name"])),
-        "writes": sorted(outcome["actions"], key=_text),
+        "writes": sorted(outcome["actions"], key=text_of),
         "error": _error(outcome),
     }
 
@@ -173,11 +166,11 @@ def _contents(outcome: Case, *, hints: bool) -> Case:
         meta = each["metadata"]
         owners = [owner["uid"] for owner in meta.get("ownerReferences") or ()]
         kept = {field: meta.get(field) for field in ("labels", "annotations", "generateName")}
-        group = _text([each["addressType"], each["ports"] or [], owners, kept])
+        group = text_of([each["addressType"], each["ports"] or [], owners, kept])
         found = each.get("endpoints") or []
         sizes.setdefault(group, []).append(len(found))
         endpoints.setdefault(group, []).extend(
-            _text({k: v for k, v in endpoint.items() if hints or k != "hints"})
+            text_of({k: v for k, v in endpoint.items() if hints or k != "hints"})
             for endpoint in found
         )
     return {
@@ -192,10 +185,8 @@ def _contents(outcome: Case, *, hints: bool) -> Case:
 def stores(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Indexer]]:
-    """Stores of one backend for all cases; each sync replaces what they hold."""
-    folder, open_store = tmp_path_factory.mktemp("stores"), BACKENDS[request.param]
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(open_store(folder, resource=name)) for name in RESOURCES}
+    with opened(request.param, tmp_path_factory.mktemp("stores"), RESOURCES) as stores:
+        yield stores
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from typing import Generic, TypeVar
 import pytest
 
 from sqlcache.client import ObjectsApi, Resource
+from sqlcache.clock import Condition
 from sqlcache.controllers.controller import Controller
 from sqlcache.informer import SharedInformerFactory
 from sqlcache.objects import Objects, meta_namespace_key_func, resource_version
@@ -71,6 +73,28 @@ class Running(Generic[C]):
             for each in list(self.server.requests)
             if each.target.name
         } | {meta_namespace_key_func(each) for each in self.server.list("services")}
+
+
+class FastClock:
+    """Real time, but it goes faster: for back-off that would take minutes."""
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+
+    def now(self) -> float:
+        return time.monotonic() * self._factor
+
+    def condition(self) -> Condition:
+        return _FastCondition(self._factor)
+
+
+class _FastCondition(threading.Condition):
+    def __init__(self, factor: float) -> None:
+        super().__init__(threading.Lock())
+        self._factor = factor
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(None if timeout is None else timeout / self._factor)
 
 
 def _versions(objs: Objects) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -15,12 +14,21 @@ from sqlcache.client import Resource
 from sqlcache.objects import Object
 from sqlcache.testing.apiserver import ApiError, ApiServer
 from tests.backends import BACKENDS
+from tests.integration.chaos import (
+    NAMESPACES,
+    Chaos,
+    add_pod,
+    is_selected,
+    key_of,
+    number_of,
+    service,
+    status,
+)
 from tests.integration.clusters import QUIET_S, Running, eventually, running, writes
 
 endpoints_controller = pytest.importorskip("sqlcache.controllers.endpoints.controller")
 
 RESOURCES = [Resource("", "v1", name) for name in ("pods", "services", "endpoints")]
-NAMESPACES = ("shop", "lab")
 Start = Callable[[], AbstractContextManager[Running[Any]]]
 
 
@@ -43,42 +51,6 @@ def start(request: pytest.FixtureRequest, server: ApiServer, tmp_path: Path) -> 
         )
 
     return lambda: running(server, request.param, tmp_path, RESOURCES, make)
-
-
-def service(name: str, namespace: str = "shop", **spec: Any) -> Object:
-    return {
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "selector": {"app": name},
-            "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
-            **spec,
-        },
-    }
-
-
-def new_pod(name: str, namespace: str = "shop", *, labels: dict[str, str]) -> Object:
-    ports = [{"name": "web", "containerPort": 8081 + (len(name) + ord(name[-1])) % 2}]
-    return {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {
-            "nodeName": "n1",
-            "containers": [{"name": "c", "image": "i", "ports": ports}],
-        },
-    }
-
-
-def status(ip: str, *, ready: bool, phase: str = "Running") -> Object:
-    return {
-        "phase": phase,
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
-        "conditions": [{"type": "Ready", "status": str(ready)}],
-    }
-
-
-def add_pod(server: ApiServer, name: str, ip: str, namespace: str = "shop") -> Object:
-    made = server.create("pods", new_pod(name, namespace, labels={"app": "web"}))
-    return server.update("pods", {**made, "status": status(ip, ready=True)}, subresource="status")
 
 
 def addresses(server: ApiServer, name: str = "web", namespace: str = "shop") -> set[str]:
@@ -175,140 +147,32 @@ def test_failures_are_retried_and_told_as_events(server: ApiServer, start: Start
 # Convergence
 
 
-class Chaos:
-    """Changes a cluster at random, and knows what its Endpoints should be."""
+class EndpointsChaos(Chaos):
+    """Knows what the Endpoints of a cluster should be."""
 
     def __init__(self, server: ApiServer, seed: int) -> None:
-        self._server, self._random = server, random.Random(seed)
-        self._number = 0
-
-    def turn(self) -> None:
-        """Make one change."""
-        change = self._random.choices(
-            [
-                self._new_pod,
-                self._change_status,
-                self._change_labels,
-                self._delete_pod,
-                self._put_service,
-                self._delete_service,
-                self._write_to_endpoints,
-                self._delete_endpoints,
-                self._trouble,
-            ],
-            [6, 10, 6, 4, 6, 2, 4, 2, 4],
-        )[0]
-        try:
-            change(self._random.choice(NAMESPACES))
-        except ApiError as error:
-            if error.code not in (404, 409):  # what it chose is gone, or was changed in between
-                raise
-
-    def _labels(self) -> dict[str, str]:
-        return {"app": self._random.choice("xyz"), "tier": self._random.choice("ab")}
-
-    def _some(self, resource: str, namespace: str) -> str:
-        names = [each["metadata"]["name"] for each in self._server.list(resource, namespace)]
-        return self._random.choice(sorted(names)) if names else "none"
-
-    def _status(self) -> Object:
-        self._number += 1  # never the IP from before: a new phase alone brings no sync
-        ip = f"10.0.0.{self._number % 250 + 1}"
-        phase = self._random.choice(["Running"] * 6 + ["Failed", "Succeeded"])
-        return status(ip, ready=phase == "Running" and self._random.random() < 0.6, phase=phase)
-
-    def _new_pod(self, namespace: str) -> None:
-        self._number += 1
-        made = self._server.create(
-            "pods", new_pod(f"p{self._number}", namespace, labels=self._labels())
-        )
-        self._server.update("pods", {**made, "status": self._status()}, subresource="status")
-
-    def _change_status(self, namespace: str) -> None:
-        found = self._server.get("pods", self._some("pods", namespace), namespace)
-        self._server.update("pods", {**found, "status": self._status()}, subresource="status")
-
-    def _change_labels(self, namespace: str) -> None:
-        patch = {"metadata": {"labels": self._labels()}}
-        self._server.patch("pods", self._some("pods", namespace), patch, namespace=namespace)
-
-    def _delete_pod(self, namespace: str) -> None:
-        grace = self._random.choice([0, 30])
-        name = self._some("pods", namespace)
-        self._server.delete("pods", name, namespace=namespace, grace_period_s=grace)
-
-    def _put_service(self, namespace: str) -> None:
-        name = f"s{self._random.randrange(5)}"
-        selector = self._random.choice([{"app": "x"}, {"app": "y", "tier": "a"}, {"tier": "b"}])
-        ports = [
-            {"name": "http", "port": 80, "targetPort": self._random.choice([8080, "web", "none"])},
-            {"name": "more", "port": 81, "targetPort": self._random.choice([9090, "web"])},
-        ]
-        spec = {
-            "selector": selector,
-            "ports": ports[: self._random.randint(1, 2)],
-            "publishNotReadyAddresses": self._random.random() < 0.3,
-        }
-        labels = {"colour": self._random.choice(["red", "blue"])}
-        try:
-            found = self._server.get("services", name, namespace)
-        except ApiError:
-            # Always the same for a name: the label of a headless service that is recreated as
-            # another is not repaired, as upstream.
-            new = service(name, namespace, **spec, clusterIP="None" if name < "s2" else "")
-            new["metadata"]["labels"] = labels
-            self._server.create("services", new)
-            return
-        found["metadata"]["labels"] = labels
-        self._server.update("services", {**found, "spec": {**found["spec"], **spec}})
-
-    def _delete_service(self, namespace: str) -> None:
-        self._server.delete("services", self._some("services", namespace), namespace=namespace)
-
-    def _write_to_endpoints(self, namespace: str) -> None:
-        """Make a conflict: what the controller's cache holds is old for a moment."""
-        note = {"metadata": {"annotations": {"touched": str(self._random.random())}}}
-        name = self._some("endpoints", namespace)
-        self._server.patch("endpoints", name, note, namespace=namespace)
-
-    def _delete_endpoints(self, namespace: str) -> None:
-        self._server.delete("endpoints", self._some("endpoints", namespace), namespace=namespace)
-
-    def _trouble(self, namespace: str) -> None:
-        faults, verb = self._server.faults, self._random.choice(["create", "update", "delete"])
-        scope: dict[str, Any] = {"verb": verb, "resource": "endpoints", "namespace": namespace}
-        match self._random.randrange(5):
-            case 0:
-                faults.fail(**scope, times=2)
-            case 1:
-                faults.error(409, reason="Conflict", **scope, times=2)
-            case 2:
-                faults.refuse(**scope)
-            case 3:
-                faults.expire(verb="watch", resource=self._random.choice(RESOURCES).plural)
-            case 4:
-                self._server.cut_watches()
+        super().__init__(server, seed, written="endpoints", watched=RESOURCES)
 
     def wanted(self) -> dict[str, Any]:
         """Return, by key of the service, labels and (port, ip, pod, ready) of each endpoint."""
         return {
-            f"{each['metadata']['namespace']}/{each['metadata']['name']}": (
+            key_of(each): (
                 {**each["metadata"].get("labels", {}), **_own_labels(each)},
                 {
                     (port["name"], number, ip, pod["metadata"]["name"], ready)
-                    for pod in self._server.list("pods", each["metadata"]["namespace"])
+                    for pod in self.server.list("pods", each["metadata"]["namespace"])
                     for ip, ready in _state(pod, each)
                     for port in each["spec"]["ports"]
-                    if (number := _number(pod, port)) is not None
+                    if (number := number_of(pod, port)) is not None
                 },
             )
-            for each in self._server.list("services")
+            for each in self.server.list("services")
         }
 
     def found(self) -> dict[str, Any]:
         """Return the same of the stored Endpoints."""
         return {
-            f"{each['metadata']['namespace']}/{each['metadata']['name']}": (
+            key_of(each): (
                 each["metadata"]["labels"],
                 {
                     (
@@ -324,7 +188,7 @@ class Chaos:
                     for address in subset.get(field) or ()
                 },
             )
-            for each in self._server.list("endpoints")
+            for each in self.server.list("endpoints")
         }
 
 
@@ -340,24 +204,14 @@ def _state(pod: Object, owner: Object) -> list[tuple[str, bool]]:
     """Return the IP of a pod and whether it is ready for a service; [] if it is no endpoint."""
     publishes = owner["spec"].get("publishNotReadyAddresses", False)
     going = "deletionTimestamp" in pod["metadata"]
-    state = pod["status"]
-    selected = owner["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    ended = state["phase"] in ("Failed", "Succeeded")
-    if not selected or ended or not state.get("podIPs") or (going and not publishes):
+    if not is_selected(pod, owner) or (going and not publishes):
         return []
+    state = pod["status"]
     return [(state["podIP"], publishes or state["conditions"][0]["status"] == "True")]
 
 
-def _number(pod: Object, port: Object) -> int | None:
-    target = port["targetPort"]
-    if isinstance(target, int):
-        return target
-    named = pod["spec"]["containers"][0]["ports"][0]
-    return int(named["containerPort"]) if named["name"] == target else None
-
-
 def test_the_cluster_converges_after_chaos_and_faults(server: ApiServer, start: Start) -> None:
-    chaos = Chaos(server, seed=1)
+    chaos = EndpointsChaos(server, seed=1)
     for _ in range(60):
         chaos.turn()
     with start() as cluster:

@@ -6,8 +6,6 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,23 +21,11 @@ from sqlcache.store.scan import DictStore
 from sqlcache.testing.clock import VirtualClock
 from sqlcache.testing.factories import event, pod
 from sqlcache.testing.scripted import Answer, ScriptedListWatch, page
-from tests.backends import BACKENDS
 
 ERROR_410 = {
     "type": "ERROR",
     "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"},
 }
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexer]:
-    with BACKENDS[request.param](tmp_path) as store:
-        yield store
 
 
 class Seen:

@@ -41,17 +41,6 @@ TOO_LARGE = ApiStatusError(
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexer]:
-    with BACKENDS[request.param](tmp_path) as store:
-        yield store
-
-
-@pytest.fixture
 def one_store(tmp_path: Path) -> Iterator[Indexer]:
     with BACKENDS["sqlite"](tmp_path) as store:
         yield store

@@ -6,7 +6,6 @@ What only a killed process shows is in test_crashes.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from sqlcache.testing.apiserver import ApiServer
 from sqlcache.testing.clock import VirtualClock
 from sqlcache.testing.factories import event, names, pod
 from sqlcache.testing.scripted import Answer, ScriptedListWatch, page
-from tests.backends import BACKENDS
 from tests.integration.lives import pods_of
 from tests.integration.test_informers import ERROR_410, Seen, informer_of, text
 from tests.integration.test_known_bugs_informers import EXPIRED, FORBIDDEN, TOO_LARGE
@@ -32,17 +30,6 @@ from tests.integration.test_known_bugs_informers import EXPIRED, FORBIDDEN, TOO_
 SOURCE = "https://here/api/v1/pods"
 BOOKMARK = event("BOOKMARK", pod("", rv="15"))
 CHANGED = event("MODIFIED", pod("a", rv="11"))
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexer]:
-    with BACKENDS[request.param](tmp_path) as store:
-        yield store
 
 
 def scripted(

@@ -60,6 +60,13 @@ class World(worlds.World):
         """Return whether what the controller noticed asks for a sync a second later."""
         return KEY in self.slices.queue._delayed
 
+    def fail_to_sync(self, times: int) -> None:
+        """Sync on a cache that is late, and again as retries."""
+        for _ in range(times):
+            with pytest.raises(StaleSlicesError):
+                self.sync()
+            self.slices.queue.add_rate_limited(KEY)
+
     def there(self) -> Object:
         (found,) = self.there_are()
         return found
@@ -127,9 +134,9 @@ def test_c2_second_sync_before_the_cache_shows_the_first(world: World) -> None:
     with pytest.raises(StaleSlicesError, match="EndpointSlice informer cache is out of date"):
         world.sync()
     world.see()
+    assert world.wants_sync(), "not only when its time has come"
     assert world.sync() == []
     assert len(world.there_are()) == 1
-    assert not world.wants_sync(), "what it wrote is no news"
 
 
 def test_c2_slices_made_twice_become_one_set_again(world: World) -> None:
@@ -194,6 +201,17 @@ def test_c3_slices_deleted_by_somebody_are_made_again(world: World) -> None:
     assert world.sync() == ["create"]
 
 
+def test_c3_slice_deleted_before_the_cache_ever_shows_it_is_made_again(world: World) -> None:
+    """Made and deleted while the watch is down: no event will ever tell."""
+    world.services.add(service())
+    world.pods.add(web_pod())
+    world.sync()
+    world.api.remove(ENDPOINT_SLICES, "default", world.there()["metadata"]["name"])
+    world.see()
+    world.fail_to_sync(times=4)
+    assert world.sync() == ["create"]
+
+
 @pytest.mark.parametrize("label", ["managed_by", "service_name"])
 def test_c3_slices_taken_away_by_their_label_stop_a_service_until_it_is_recreated(
     world: World, label: str
@@ -204,9 +222,7 @@ def test_c3_slices_taken_away_by_their_label_stop_a_service_until_it_is_recreate
     world.settle()
     world.relabel(**{label: "other"})
     assert world.wants_sync()
-    for _ in range(2):
-        with pytest.raises(StaleSlicesError):
-            world.sync()
+    world.fail_to_sync(times=6)
     world.services.delete(service("s1"))
     world.sync()
     world.services.add(service("s2"))
@@ -333,6 +349,7 @@ def test_c8_new_version_of_a_pod_writes_nothing(world: World) -> None:
     after["metadata"]["annotations"] = {"checked": "1"}
     world.pods.add(before)
     world.settle()
+    assert not world.wants_sync(), "what it wrote is no news"
     world.pods.update(after)
     assert update_projection(before, after) is None, "no sync for it"
     assert world.sync() == [], "and if another event brings one, no write"

@@ -484,6 +484,9 @@ def test_a_cache_is_stale_until_it_shows_what_was_written() -> None:
     assert not tracker.is_stale(key, [tracked(generation=2)])
     assert not tracker.is_stale(key, [tracked(generation=3), tracked("other")])
     assert not tracker.is_stale("default/other", [])
+    assert tracker.missing("default/web", [tracked("other")]) == {"1": "web-1"}
+    tracker.forget_slice("default/web", "1")
+    assert not tracker.is_stale("default/web", [])
 
 
 def test_a_cache_is_stale_while_it_shows_what_was_deleted() -> None:
@@ -498,12 +501,22 @@ def test_a_cache_is_stale_while_it_shows_what_was_deleted() -> None:
 def test_what_others_wrote_and_deleted_is_told_from_what_was_written_here() -> None:
     tracker = SliceTracker()
     assert tracker.is_news(tracked())
-    assert not tracker.saw_deletion(tracked()), "it was not from here"
+    assert not tracker.saw_deletion(tracked("other")), "it was not from here"
     tracker.wrote(tracked(generation=2))
     assert not tracker.is_news(tracked(generation=2))
     assert tracker.is_news(tracked(generation=3))
     assert tracker.saw_deletion(tracked(generation=2))
     assert not tracker.is_stale("default/web", [])
+
+
+def test_a_slice_that_is_gone_when_its_write_is_noted_is_not_waited_for() -> None:
+    tracker = SliceTracker()
+    tracker.wrote(tracked(generation=1))
+    tracker.saw_deletion(tracked(generation=2))
+    tracker.wrote(tracked(generation=2))
+    assert not tracker.is_stale("default/web", [])
+    tracker.deleted(tracked(generation=2))
+    assert tracker.missing("default/web", []) == {}
 
 
 def test_a_service_that_is_gone_is_forgotten() -> None:
@@ -518,7 +531,10 @@ def test_a_service_that_is_gone_is_forgotten() -> None:
 
 def taken(queue: WorkQueue[str]) -> list[str]:
     """Take all that waits in a queue."""
-    return [queue.get(0.0) for _ in range(len(queue))]
+    items = [queue.get(0.0) for _ in range(len(queue))]
+    for item in items:
+        queue.done(item)
+    return items
 
 
 class Events:
@@ -544,6 +560,22 @@ def test_what_was_written_here_asks_for_nothing() -> None:
     events.handler.on_update(tracked(generation=1), tracked(generation=2))
     events.tracker.deleted(tracked())
     events.handler.on_delete(tracked())
+    assert events.asked() == []
+
+
+def test_what_a_sync_waited_for_asks_for_another_one() -> None:
+    events, key = Events(), "default/web"
+    written, gone = tracked("1", generation=2), tracked("2")
+    events.tracker.wrote(written)
+    events.tracker.deleted(gone)
+    assert events.tracker.is_stale(key, [gone])
+    events.handler.on_add(written, False)
+    assert events.asked() == [key]
+    assert events.tracker.is_stale(key, [written, gone])
+    events.handler.on_delete(gone)
+    assert events.asked() == [key]
+    assert not events.tracker.is_stale(key, [written])
+    events.handler.on_update(tracked("1", generation=1), written)
     assert events.asked() == []
 
 

@@ -14,8 +14,6 @@ Source: pkg/controller/endpoint endpoints_controller.go.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlcache.client.api import NAMESPACE_TERMINATING, ObjectsApi, Resource
 from sqlcache.clock import Clock
 from sqlcache.controllers.controller import WORKERS, Controller
@@ -32,10 +30,9 @@ from sqlcache.controllers.services import is_external_name, selector_of
 from sqlcache.controllers.triggers import TriggerTimeTracker
 from sqlcache.errors import ApiDecodeError, ApiStatusError, NotFoundError, StaleCacheError
 from sqlcache.informer import HandlerFuncs, SharedInformer
-from sqlcache.lister import Lister, PodLister
+from sqlcache.lister import Lister, PodLister, ServiceLister
 from sqlcache.objects import (
     Object,
-    deletion_handling_meta_namespace_key_func,
     meta_namespace_key_func,
     resource_version,
     split_meta_namespace_key,
@@ -97,7 +94,7 @@ class EndpointsController(Controller):
         )
         self._api, self._events = api, recorder
         self._pods = PodLister(pods.store)
-        self._services = Lister(services.store, "service")
+        self._services = ServiceLister(services.store)
         self._endpoints = Lister(endpoints.store, "endpoints")
         self._stale = StaleEndpointsTracker()
         self._triggers = TriggerTimeTracker()
@@ -105,15 +102,8 @@ class EndpointsController(Controller):
             pods,
             PodEvents(self, services.store, workers=workers, batch_period_s=batch_period_s),
         )
-        self.watch(
-            services,
-            HandlerFuncs(
-                on_add=lambda service, _: self._enqueue(service),
-                on_update=lambda _, service: self._enqueue(service),
-                on_delete=self._enqueue,
-            ),
-        )
-        self.watch(endpoints, HandlerFuncs(on_delete=self._enqueue))
+        self.watch_keys(services)
+        self.watch(endpoints, HandlerFuncs(on_delete=self.enqueue))
 
     def sync(self, key: str) -> None:
         """Write the Endpoints of a service, if they are not as they should be.
@@ -148,10 +138,7 @@ class EndpointsController(Controller):
         """
         for endpoints in self._endpoints.list():
             if LEADER_ANNOTATION not in (endpoints["metadata"].get("annotations") or {}):
-                self._enqueue(endpoints)
-
-    def _enqueue(self, obj: Any) -> None:
-        self.queue.add(deletion_handling_meta_namespace_key_func(obj))
+                self.enqueue(endpoints)
 
     def _stored(self, key: str) -> Object | None:
         namespace, name = split_meta_namespace_key(key)

@@ -15,8 +15,6 @@ Source: pkg/controller/endpointslice endpointslice_controller.go.
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlcache.client.api import ObjectsApi
 from sqlcache.clock import Clock
 from sqlcache.controllers.controller import WORKERS, Controller
@@ -24,6 +22,7 @@ from sqlcache.controllers.endpointslice.events import SliceEvents
 from sqlcache.controllers.endpointslice.packing import MAX_ENDPOINTS
 from sqlcache.controllers.endpointslice.reconcile import Reconciler
 from sqlcache.controllers.endpointslice.slices import (
+    ENDPOINT_SLICES,
     MANAGED_BY_LABEL,
     MANAGER,
     SERVICE_NAME_LABEL,
@@ -34,13 +33,12 @@ from sqlcache.controllers.events import EventRecorder
 from sqlcache.controllers.podevents import PodEvents
 from sqlcache.controllers.services import is_external_name, selector_of
 from sqlcache.controllers.triggers import TriggerTimeTracker
-from sqlcache.errors import AggregateError, NotFoundError, StaleSlicesError
+from sqlcache.errors import AggregateError, ApiStatusError, NotFoundError, StaleSlicesError
 from sqlcache.informer import HandlerFuncs, SharedInformer
-from sqlcache.lister import Lister, PodLister
+from sqlcache.lister import Lister, PodLister, ServiceLister
 from sqlcache.objects import (
     Object,
     Objects,
-    deletion_handling_meta_namespace_key_func,
     split_meta_namespace_key,
 )
 from sqlcache.selectors import from_labels
@@ -57,6 +55,7 @@ LARGEST_MAX_ENDPOINTS = 1000  # the API server takes no more in a slice
 # A failed sync waits longer than in other controllers: it may have written many slices.
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 1000.0
 RETRIES_PER_S, RETRY_BURST = 10.0, 100
+PATIENCE = 3  # retries on a cache that is late, until the API server is asked
 _NODES = "nodes"  # the one key of the queue of node events
 
 
@@ -125,9 +124,9 @@ class EndpointSliceController(Controller):
             metrics=metrics,
             clock=clock,
         )
-        self._events = recorder
+        self._api, self._events = api, recorder
         self._pods = PodLister(pods.store)
-        self._services = Lister(services.store, "service")
+        self._services = ServiceLister(services.store)
         self._nodes = Lister(nodes.store, "node")
         self._slices = Lister(endpoint_slices.store, "endpointslice")
         self._tracker, self._topology = SliceTracker(), TopologyCache()
@@ -148,14 +147,7 @@ class EndpointSliceController(Controller):
             pods,
             PodEvents(self, services.store, workers=workers, batch_period_s=batch_period_s),
         )
-        self.watch(
-            services,
-            HandlerFuncs(
-                on_add=lambda service, _: self._enqueue(service),
-                on_update=lambda _, service: self._enqueue(service),
-                on_delete=self._enqueue,
-            ),
-        )
+        self.watch_keys(services)
         self.watch(
             nodes,
             HandlerFuncs(
@@ -193,6 +185,8 @@ class EndpointSliceController(Controller):
         pods = self._pods.pods(namespace).list(from_labels(selector))
         existing = self._existing(namespace, name)
         if self._tracker.is_stale(key, existing):
+            if self.queue.num_requeues(key) >= PATIENCE:
+                self._forget_gone(key, existing)
             raise StaleSlicesError(key)
         trigger_time = self._triggers.trigger_time(service, pods)  # counts even if all is well
         try:
@@ -218,8 +212,23 @@ class EndpointSliceController(Controller):
         found = self._slices.by_namespace(namespace).list(from_labels(labels))
         return [each for each in found if not each["metadata"].get("deletionTimestamp")]
 
-    def _enqueue(self, service: Any) -> None:
-        self.queue.add(deletion_handling_meta_namespace_key_func(service))
+    def _forget_gone(self, key: str, existing: Objects) -> None:
+        """Forget slices that were written and are gone.
+
+        One that somebody deletes while the watch is down may never come to the cache, and no event
+        says that it went.
+        """
+        namespace, _ = split_meta_namespace_key(key)
+        for uid, name in self._tracker.missing(key, existing).items():
+            try:
+                found = self._api.get(ENDPOINT_SLICES, namespace, name)
+            except ApiStatusError as error:
+                if not error.is_not_found():
+                    raise
+            else:
+                if found["metadata"]["uid"] == uid:
+                    continue
+            self._tracker.forget_slice(key, uid)
 
     def _node_changed(self, old: Object, new: Object) -> None:
         if is_topology_change(old, new):

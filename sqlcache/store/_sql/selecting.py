@@ -78,17 +78,15 @@ class FiledSelectors:
         return self._index.matching(labels, namespace or None)
 
     def follow(
-        self, query: Query, resource_id: int, selectors: Selectors, *, whole: bool
+        self, selectors: Selectors, version: int | None, *, whole: bool
     ) -> Callable[[], None]:
         """Return what is to be called when a write is committed.
 
         Args:
-            query: reads the database within the transaction, when it is about to be committed.
-            resource_id: of the resource's row.
             selectors: what the objects written select.
+            version: of the content after it; None if nobody else can write.
             whole: there are no other objects.
         """
-        version = query(_VERSION, (resource_id,)) if self._shared else None
         return partial(self._follow, selectors, version, whole=whole)
 
     def _follow(self, selectors: Selectors, version: int | None, *, whole: bool) -> None:
@@ -111,7 +109,7 @@ class FiledSelectors:
                 self._version = version
 
     def _catch_up(self, query: Query, resource_id: int) -> None:
-        version = query(_VERSION, (resource_id,)) or 0
+        version = content_version(query, resource_id)
         if version == self._version:
             return
         self._version = None
@@ -126,3 +124,8 @@ class FiledSelectors:
             for key in self._index.keys() - set(self._shelf.keys(query, resource_id)):
                 self._index.remove(key)
         self._written, self._version = query(_WRITTEN, ()) or 0, version
+
+
+def content_version(query: Query, resource_id: int) -> int:
+    """Return how many writes of a resource's objects there were, 0 if it has no row."""
+    return query(_VERSION, (resource_id,)) or 0
