@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from sqlcache.client.api import Event, ListWatch
 from sqlcache.clock import Clock, MonotonicClock, StopSignal, paced
@@ -56,6 +56,7 @@ from sqlcache.objects import (
     Object,
     Objects,
     TransformFunc,
+    deletion_handling_meta_namespace_key_func,
     meta_namespace_key_func,
     resource_version,
 )
@@ -518,16 +519,15 @@ class SharedInformer:
     def _replace(self, new: Replacement, initial: bool) -> None:
         """Make the store hold a list, then tell what is gone, then tell the rest."""
         known = self.store.list_keys()
-        present = set(new.keys)
+        present = set(paced(new.keys))
         absent = [key for key in paced(known) if key not in present]
         lost = self._stored(absent)
         changed = [Delta(DeltaType.DELETED, key, lost.get(key)) for key in absent]
-        news: list[tuple[str, Notification | str]] = [  # of an unchanged object its version
-            (key, Deleted(DeletedFinalStateUnknown(key, lost.get(key)))) for key in absent
+        news: list[Notification | Again] = [
+            Deleted(DeletedFinalStateUnknown(key, lost.get(key))) for key in absent
         ]
-        pairs = list(zip(new.keys, new.objects, strict=True))
-        olds = self._stored(key for key, obj in pairs if isinstance(obj, dict)) if known else {}
-        for key, obj in paced(pairs):
+        olds = self._stored(_keys_of_objects(new)) if known else {}
+        for key, obj in paced(zip(new.keys, new.objects, strict=True)):
             if isinstance(obj, tuple):
                 news.append(obj)
                 continue
@@ -539,11 +539,11 @@ class SharedInformer:
             if not self._registrations:
                 continue
             if old is None or not self._told:
-                news.append((key, Added(obj, initial)))
+                news.append(Added(obj, initial))
             elif old is obj:
                 news.append((key, resource_version(obj)))
             else:
-                news.append((key, _updated(old, obj)))
+                news.append(_updated(old, obj))
         left = {delta.key for delta in changed}
         try:
             self._write(changed, new, left, fill=not known)
@@ -551,9 +551,9 @@ class SharedInformer:
             # The relist that follows will find no difference in what was written.
             if self._told:
                 written = {delta.key for delta in changed} - left
-                self._tell(_of(news, lambda key: key in written))
+                self._tell([each for each in news if _key_of(each) in written])
             raise
-        self._tell(_of(news, lambda key: key not in left))
+        self._tell([each for each in news if _key_of(each) not in left] if left else news)
         self._told = True
         self._whole = new.whole and not left and new.resource_version not in ("", "0")
         if self._whole:
@@ -637,12 +637,17 @@ class SharedInformer:
             return list(self._registrations)
 
 
-def _of(
-    news: Iterable[tuple[str, Notification | str]], wanted: Callable[[str], bool]
-) -> list[Notification | Again]:
-    return [
-        (key, each) if isinstance(each, str) else each for key, each in paced(news) if wanted(key)
-    ]
+def _keys_of_objects(new: Replacement) -> Iterator[str]:
+    """Yield the keys of what the store does not have."""
+    for key, obj in paced(zip(new.keys, new.objects, strict=True)):
+        if not isinstance(obj, tuple):
+            yield key
+
+
+def _key_of(notification: Notification | Again) -> str:
+    if is_again(notification):
+        return cast(Again, notification)[0]
+    return deletion_handling_meta_namespace_key_func(cast(Notification, notification).obj)
 
 
 def _is_sync(notification: Notification | Again) -> bool:
