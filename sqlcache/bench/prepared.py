@@ -70,13 +70,13 @@ class PreparedList:
         """Open a watch, with the list before it if that is asked for."""
         if send_initial_events:
             self.listed_at = time.perf_counter()
-            return _SilentWatch(self, self.resource_version, list(self.documents))
-        return _SilentWatch(self, resource_version, [])
+            return _SilentWatch(self, self.resource_version, listing=True)
+        return _SilentWatch(self, resource_version, listing=False)
 
 
 class _SilentWatch:
-    def __init__(self, prepared: PreparedList, version: str, initial: list[bytes]) -> None:
-        self._prepared, self._version, self._initial = prepared, version, initial
+    def __init__(self, prepared: PreparedList, version: str, *, listing: bool) -> None:
+        self._prepared, self._version, self._listing = prepared, version, listing
         self._closed = False
 
     def close(self) -> None:
@@ -84,12 +84,12 @@ class _SilentWatch:
         self._prepared.expire()
 
     def __iter__(self) -> Iterator[Event]:
-        for document in self._initial:
-            yield orjson.loads(b'{"type":"ADDED","object":%b}' % document)
-        if self._initial:
+        if self._listing:
+            for document in self._prepared.documents:
+                yield orjson.loads(b'{"type":"ADDED","object":%b}' % document)
             metadata = {"resourceVersion": self._version, "annotations": _END}
             yield {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": metadata}}
-            self._initial = []
+            self._listing = False
         with self._prepared.changed:
             self._prepared.changed.wait_for(
                 lambda: self._closed or self._prepared.resource_version != self._version

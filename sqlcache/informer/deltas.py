@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlcache.clock import Clock, paced
+from sqlcache.clock import Clock
+from sqlcache.informer.pieces import Pieces
 from sqlcache.objects import Object, TransformFunc, meta_namespace_key_func
 
 # client-go's defaultBatchSize is 1000. Readers of a store in memory wait while a batch is written,
@@ -50,19 +51,29 @@ Most of a relist is that. A plain tuple of texts is nothing to the garbage colle
 else stop all threads in the middle of a relist, and does not keep a packed object decoded.
 """
 
+Entry = tuple[str, Object | str]
+"""One object of a list: its key and itself, or `Again`."""
+
+
+def entries(objs: Iterable[Object]) -> list[Entry]:
+    """Return objects with their keys.
+
+    Raises:
+        ObjectError: one has no key.
+    """
+    return [(meta_namespace_key_func(obj), obj) for obj in objs]
+
 
 class Replacement(NamedTuple):
     """The result of a list.
 
     Attributes:
-        keys: of the objects, in their order; repeats are possible.
-        objects: transformed.
+        entries: transformed objects in their order; keys can repeat. Whoever applies it drains it.
         resource_version: of the list.
         whole: whether it has all objects of the list; the transform may have refused some.
     """
 
-    keys: Sequence[str]
-    objects: Sequence[Object | Again]
+    entries: Pieces[Entry]
     resource_version: str
     whole: bool
 
@@ -132,28 +143,15 @@ class DeltaQueue:
         """Queue the last state of an object that is gone. Raises as `add`."""
         self._put_object(DeltaType.DELETED, obj)
 
-    def replace(
-        self,
-        objs: Sequence[Object | Again],
-        resource_version: str,
-        *,
-        whole: bool = True,
-    ) -> None:
+    def replace(self, listed: Pieces[Entry], resource_version: str, *, whole: bool = True) -> None:
         """Queue the result of a list.
 
         Args:
-            objs: already `transformed`.
+            listed: already `transformed`.
             resource_version: of the list.
             whole: whether these are all objects of the list.
-
-        Raises:
-            ObjectError: one has no key; nothing is queued.
         """
-        keys = [
-            obj[0] if isinstance(obj, tuple) else meta_namespace_key_func(obj)
-            for obj in paced(objs)
-        ]
-        info = Replacement(keys, objs, resource_version, whole)
+        info = Replacement(listed, resource_version, whole)
         self._put_initial(Delta(DeltaType.REPLACED_ALL, "", info))
 
     def resume(self, resource_version: str) -> None:

@@ -242,9 +242,7 @@ class Registration:
             notifications: an `Again` becomes an update to itself. The object is looked up when its
                 turn comes, and left out if it has changed by then: that is told next.
         """
-        initial = sum(
-            type(each) is Added and each.is_in_initial_list for each in paced(notifications)
-        )
+        initial = sum(type(each) is Added and each.is_in_initial_list for each in notifications)
         with self._changed:
             if self._ended:
                 return

@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple, Protocol
 
@@ -43,7 +43,8 @@ from sqlcache.errors import (
 )
 from sqlcache.informer._metrics import ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
-from sqlcache.informer.deltas import Again
+from sqlcache.informer.deltas import Entry, entries
+from sqlcache.informer.pieces import Pieces, Spread
 from sqlcache.objects import Object, Objects, meta_namespace_key_func, metadata, resource_version
 
 _LOG = logging.getLogger(__name__)
@@ -81,13 +82,7 @@ class Sink(Protocol):
     def delete(self, obj: Object) -> None:
         """Take the last state of an object that is gone."""
 
-    def replace(
-        self,
-        objs: Sequence[Object | Again],
-        resource_version: str,
-        *,
-        whole: bool,
-    ) -> None:
+    def replace(self, listed: Pieces[Entry], resource_version: str, *, whole: bool) -> None:
         """Take a list of transformed objects, and whether it has all."""
 
     def resume(self, resource_version: str) -> None:
@@ -127,12 +122,8 @@ class _Stream:
             self.events.close()
 
 
-Share = Callable[[Objects], Sequence[Object | Again]]
-"""Takes objects of a list, and returns them with those given up that the store has."""
-
-
-def _share_nothing(objs: Objects) -> Sequence[Object | Again]:
-    return objs
+Share = Callable[[Objects], list[Entry]]
+"""Takes objects of a list, gives up those that the store has; raises as `entries` does."""
 
 
 class Reflector:
@@ -153,7 +144,7 @@ class Reflector:
         resume_from: str = "",
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
-        share: Share = _share_nothing,
+        share: Share = entries,
         resyncs: Callable[[StopSignal], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         metrics: ReflectorMetrics | None = None,
@@ -445,10 +436,11 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(contents.objects(), contents.rv, started, whole=contents.whole)
-                except ReflectorError:
+                    listed = contents.listed()
+                except ObjectError:
                     watch.finish()
                     raise
+                self._sync(listed, contents.rv, started, whole=contents.whole)
                 return watch
 
     # The plain list
@@ -474,7 +466,7 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.rv, started, whole=True)
+        self._sync(found.listed, found.rv, started, whole=True)
 
     def _list_begins(self) -> float:
         if self._metrics:
@@ -514,16 +506,11 @@ class Reflector:
             resource_version=rv, limit=limit, continue_token=token, stop=self._stop
         )
 
-    def _sync(
-        self, objs: Sequence[Object | Again], rv: str, started: float, *, whole: bool
-    ) -> None:
+    def _sync(self, listed: Pieces[Entry], rv: str, started: float, *, whole: bool) -> None:
         if self._metrics:
-            self._metrics.listed(self._clock.now() - started, len(objs))
+            self._metrics.listed(self._clock.now() - started, len(listed))
         self._rv_unavailable = False
-        try:
-            self._sink.replace(objs, rv, whole=whole)
-        except ObjectError as error:
-            raise _unsynced(error) from error
+        self._sink.replace(listed, rv, whole=whole)
         self._rv = rv
 
     def _check_stop(self) -> None:
@@ -632,15 +619,22 @@ class _Contents(_Events):
 
     def __init__(self, reflector: Reflector) -> None:
         super().__init__(reflector, from_start=False)
-        self._objects: dict[str, Object | Again] = {}
+        self._listed: Pieces[Entry] = Pieces()
+        self._places: Spread[int] = Spread()  # in the above, by key
+        self._length = 0  # of the above
+        self._gone: set[int] = set()  # places in the above
         self._unshared: dict[str, Object] = {}
         self.rv = ""
         self.whole = True
         self._complete = False
 
-    def objects(self) -> list[Object | Again]:
+    def listed(self) -> Pieces[Entry]:
         self._share()
-        return list(self._objects.values())
+        self._places.clear()
+        if not self._gone:
+            return self._listed
+        listed = enumerate(paced(self._listed))
+        return Pieces(entry for place, entry in listed if place not in self._gone)
 
     def take(self, event: Any) -> bool:
         super().take(event)
@@ -654,7 +648,8 @@ class _Contents(_Events):
 
     def _pass_on(self, kind: Any, obj: Object, rv: str) -> None:
         if kind in ("ADDED", "MODIFIED"):
-            self._put(meta_namespace_key_func(obj), self._sink.transformed(obj))
+            transformed = self._sink.transformed(obj)
+            self._put(meta_namespace_key_func(transformed), transformed)
         elif kind == "DELETED":
             self._put(meta_namespace_key_func(obj), None)
         elif kind == "BOOKMARK":
@@ -666,17 +661,25 @@ class _Contents(_Events):
 
     def _put(self, key: str, obj: Object | None) -> None:
         if obj is None:
-            self._objects.pop(key, None)
+            place = self._places.pop(key)
+            if place is not None:
+                self._gone.add(place)
             self._unshared.pop(key, None)
             return
-        self._objects[key] = obj
         self._unshared[key] = obj
         if len(self._unshared) >= SHARED_AT_ONCE:
             self._share()
 
     def _share(self) -> None:
         shared = self._reflector._share(list(self._unshared.values()))
-        self._objects.update(zip(self._unshared, shared, strict=True))
+        for key, entry in zip(self._unshared, shared, strict=True):
+            place = self._places.get(key)
+            if place is not None:
+                self._listed.put(place, entry)
+                continue
+            self._places[key] = self._length
+            self._length += 1
+            self._listed.append(entry)
         self._unshared.clear()
 
 
@@ -686,10 +689,10 @@ class _Listed:
     def __init__(self, reflector: Reflector) -> None:
         self._reflector = reflector
         self._pages = 0
-        self.objects: list[Object | Again] = []
+        self.listed: Pieces[Entry] = Pieces()
         self.rv = ""
         self.paginated = False
-        self.refused: Exception | None = None  # by the transform; the whole list fails then
+        self.refused: Exception | None = None  # why the whole list fails
 
     def take(self, page: Any) -> str:
         """Take a page and return the token of the next, "" if it is the last."""
@@ -721,7 +724,10 @@ class _Listed:
 
     def _share(self, objs: Objects) -> None:
         if self.refused is None:
-            self.objects += self._reflector._share(objs)
+            try:
+                self.listed.extend(self._reflector._share(objs))
+            except ObjectError as error:
+                self.refused = error
 
     def _transformed(self, item: Any) -> Any:
         try:

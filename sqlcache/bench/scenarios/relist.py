@@ -13,7 +13,7 @@ were doing when it began. One handler counts what it is told.
 
 Each with the garbage collector as it is, and as a program may set it but a library must not: the
 pods frozen after each sync, `gc.freeze()`, and full collections made rare,
-`gc.set_threshold(10_000, 10, 1_000)`. A full collection walks all pods, and no thread runs
+`gc.set_threshold(700, 10, 1_000)`. A full collection walks all pods, and no thread runs
 meanwhile.
 """
 
@@ -44,7 +44,7 @@ from sqlcache.informer import Backoff, HandlerFuncs, SharedInformer
 from sqlcache.lister import PodLister
 
 ON, TUNED = "collector as it is", "collector tuned"
-_THRESHOLDS = (10_000, 10, 1_000)
+_THRESHOLDS = (700, 10, 1_000)
 SYNC, WAIT, LONGEST, PEAK = (
     "time to sync", "reader wait", "longest wait of a reader", "peak over steady memory",
 )  # fmt: skip
