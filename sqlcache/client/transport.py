@@ -9,8 +9,8 @@ time and a third of the memory; long lists object by object while they come.
 Promises
 - Every wait on the network has a limit: to connect, between two bytes of a list, between two bytes
   of a watch. A server that falls silent with its socket open costs at most `watch_silence_s`.
-- A stop signal, or `close` of a watch, cuts the connection at once, whatever is blocked on it;
-  while it is still being made, within `connect_timeout_s`.
+- A stop signal, or `close` of a watch, cuts the connection at once, whatever is blocked on it, also
+  while it is being made; looking a name up, or a plug-in for credentials, is waited for.
 - Label and field selector are sent with lists and watches alike.
 
 Elsewhere: connections and configuration (client.connections), single objects (client.objects),

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -438,6 +439,57 @@ def test_informer_stops_at_once_whatever_blocks(
         informer.stop()
         assert time.monotonic() - started < 1
         assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+
+
+@pytest.fixture
+def unanswered() -> Iterator[Callable[..., str]]:
+    """Give addresses at which no connection comes about, or nothing comes over it."""
+    with ExitStack() as sockets:
+
+        def address(*, accepting: bool) -> str:
+            listening = sockets.enter_context(socket.socket())
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(0)
+            for _ in range(0 if accepting else 8):  # more than fit: what comes then is ignored
+                filling = sockets.enter_context(socket.socket())
+                filling.setblocking(False)
+                filling.connect_ex(listening.getsockname())
+            return f"127.0.0.1:{listening.getsockname()[1]}"
+
+        yield address
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("accepting", [True, False])
+def test_informer_stops_at_once_while_a_connection_is_made(
+    unanswered: Callable[..., str], scheme: str, accepting: bool
+) -> None:
+    """Neither a host that is not there nor one that never ends a TLS handshake holds it up."""
+    client = client_of(f"{scheme}://{unanswered(accepting=accepting)}")
+    list_watch = transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))
+    with DictStore() as store:
+        informer = SharedInformer(list_watch, store)
+        informer.start()
+        time.sleep(0.2)
+        started = time.monotonic()
+        informer.stop()
+        assert time.monotonic() - started < 0.7
+        assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+    list_watch.close()
+
+
+@pytest.mark.parametrize(("scheme", "accepting"), [("http", False), ("https", True)])
+def test_connection_that_is_not_made_in_time_is_given_up(
+    unanswered: Callable[..., str], stop: StopSignal, scheme: str, accepting: bool
+) -> None:
+    client = client_of(f"{scheme}://{unanswered(accepting=accepting)}")
+    pods = transport.Resource("", "v1", "pods")
+    list_watch = transport.ApiListWatch(client, pods, connect_timeout_s=0.2)
+    started = time.monotonic()
+    with pytest.raises(ApiTimeoutError):
+        list_of(list_watch, stop)
+    assert time.monotonic() - started < SOON_S
+    list_watch.close()
 
 
 def test_informer_follows_a_server(server: Server, make: Callable[..., Any]) -> None:
