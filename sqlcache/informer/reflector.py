@@ -723,6 +723,7 @@ class _Listed:
         return str(page["metadata"].get("continue") or "")
 
     def _share(self, objs: Objects) -> None:
+        self._reflector._check_stop()
         if self.refused is None:
             try:
                 self.listed.extend(self._reflector._share(objs))

@@ -78,8 +78,13 @@ T = TypeVar("T")
 SHORTEST_RESYNC_S = 1.0  # client-go's minimumResyncPeriod
 # Readers of a store in memory wait while a part of a relist is written or looked up: some 2 ms.
 CHUNK_EVENTS = BATCH_EVENTS
+FILL_EVENTS = 2_000  # of an empty store, which nobody reads yet: larger ones do not cost less
 LOOKED_UP = 200  # objects
 STOP_S = 0.8  # of real time; after it, a thread that is stuck in foreign code is left to itself
+
+
+class _StoppedError(Exception):
+    """The informer was stopped in the middle of something long."""
 
 
 class SharedInformer:
@@ -226,13 +231,13 @@ class SharedInformer:
             threads, registrations = list(self._threads), list(self._registrations)
         deadline = time.monotonic() + STOP_S
         self._stop.set()
+        for registration in registrations:
+            registration.end()
         stuck = [
             thread.name
             for thread in threads
             if thread is not threading.current_thread() and not _joined(thread, deadline)
         ]
-        for registration in registrations:
-            registration.end()
         stuck += [
             registration.name
             for registration in registrations
@@ -531,7 +536,7 @@ class SharedInformer:
         known, absent = self._compared(new.entries)
         changed: Pieces[Delta] = Pieces()
         news: Pieces[Notification | Again] = Pieces()
-        for keys in paced(_chunks(absent, LOOKED_UP)):
+        for keys in self._going_on(_chunks(absent, LOOKED_UP)):
             lost = self.store.get_by_keys(keys)
             for key in keys:
                 changed.append(Delta(DeltaType.DELETED, key, lost.get(key)))
@@ -541,13 +546,13 @@ class SharedInformer:
             if self._registrations:
                 news.adopt(told)
         written: Spread[bool] = Spread()  # what is to be, whether it is
-        for delta in paced(changed):
+        for delta in self._going_on(changed):
             written[delta.key] = False
         try:
-            refused = self._write(changed, new, written, fill=not known)
+            refused = self._write(changed, new, written, CHUNK_EVENTS if known else FILL_EVENTS)
         except Exception:
             # The relist that follows will find no difference in what was written.
-            if self._told:
+            if self._told and not self._stop.is_set():
                 self._tell([[each for each in news if written.get(_key_of(each))]])
             raise
         if refused:
@@ -571,9 +576,9 @@ class SharedInformer:
         news = cast(list[Notification | Again], piece)
         olds: dict[str, Object] = {}
         if known:
-            for keys in paced(_chunks(_keys_of_objects(piece), LOOKED_UP)):
+            for keys in self._going_on(_chunks(_keys_of_objects(piece), LOOKED_UP)):
                 olds |= self.store.get_by_keys(keys)
-        for place, (key, obj) in enumerate(paced(piece)):
+        for place, (key, obj) in enumerate(self._going_on(piece)):
             if isinstance(obj, str):
                 continue
             old = olds.get(key)
@@ -592,18 +597,18 @@ class SharedInformer:
     def _compared(self, listed: Pieces[Entry]) -> tuple[bool, Pieces[str]]:
         """Return whether the store holds anything, and the keys of what a list lacks."""
         present: Spread[None] = Spread()
-        for key, _ in paced(listed):
+        for key, _ in self._going_on(listed):
             present[key] = None
         known = False
         absent: Pieces[str] = Pieces()
-        for keys in paced(self.store.walk_keys()):
+        for keys in self._going_on(self.store.walk_keys()):
             known = True
             absent.extend(key for key in keys if key not in present)
         present.clear()
         return known, absent
 
     def _write(
-        self, changed: Pieces[Delta], new: Replacement, written: Spread[bool], *, fill: bool
+        self, changed: Pieces[Delta], new: Replacement, written: Spread[bool], size: int
     ) -> int:
         """Write what a list changes, and note in `written` what is; return how many are not.
 
@@ -612,11 +617,9 @@ class SharedInformer:
         """
         if changed or not new.whole or self._noted != self._source:
             self._note_source("")
-        if fill and self._fill(changed, new.resource_version):
-            return 0
         refused = 0
         here = _bookmark(self.store.last_store_sync_resource_version())
-        for chunk in paced(_chunks(changed, CHUNK_EVENTS)):
+        for chunk in self._going_on(_chunks(changed, size)):
             events = [_event(delta) for delta in chunk]
             try:
                 self.store.apply([*events, here])
@@ -631,13 +634,16 @@ class SharedInformer:
         self.store.bookmark(new.resource_version)
         return refused
 
-    def _fill(self, added: Pieces[Delta], rv: str) -> bool:
-        """Write a list into an empty store at once; return whether the store took it."""
-        try:
-            self.store.replace((delta.object for delta in added), rv)
-        except ValueError:
-            return False
-        return True
+    def _going_on(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items and give way to other threads between them.
+
+        Raises:
+            _StoppedError: the informer was stopped. What is left undone, the next life will do.
+        """
+        for item in paced(items):
+            if self._stop.is_set():
+                raise _StoppedError
+            yield item
 
     def _share(self, queue: DeltaQueue, objs: Objects) -> list[Entry]:
         """Give up objects that the store has, so that a relist keeps no second copy.
@@ -657,14 +663,14 @@ class SharedInformer:
 
     def _again(self) -> Iterator[list[Again]]:
         """Yield all objects of the store as unchanged, some at a time."""
-        for keys in paced(self.store.walk_keys()):
-            for some in paced(_chunks(keys, LOOKED_UP)):
+        for keys in self._going_on(self.store.walk_keys()):
+            for some in self._going_on(_chunks(keys, LOOKED_UP)):
                 stored = self.store.get_by_keys(some)
                 yield [(key, resource_version(obj)) for key, obj in stored.items()]
 
     def _tell(self, pieces: Iterable[Sequence[Notification | Again]]) -> None:
         registrations = [(each, each.resyncing) for each in self._handlers()]
-        for piece in paced(pieces):
+        for piece in self._going_on(pieces):
             changes: list[Notification | Again] | None = None
             for registration, resyncing in registrations:
                 if resyncing:

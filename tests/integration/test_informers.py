@@ -76,6 +76,7 @@ def test_relist_writes_only_what_differs_and_keeps_stored_objects(clock: Virtual
         seen: list[bool] = []
         informer.add_handler(HandlerFuncs(on_update=lambda old, new: seen.append(old is new)))
         clock.run_until(informer.has_synced)
+        written.clear()
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
         assert written == []
@@ -169,6 +170,23 @@ def test_relist_holds_only_what_changed(streamed: bool, store: Indexer) -> None:
     assert Counted.most - held < 200
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6])
+def test_stop_in_the_middle_of_a_long_list_leaves_no_thread(
+    streamed: bool, after_s: float, store: Indexer
+) -> None:
+    """While it is read, compared, written or told."""
+    pods = [pod(f"p{number}", labels={"app": f"a{number % 50}"}) for number in range(20_000)]
+    informer = SharedInformer(PreparedList(pods, streamed=streamed), store)
+    informer.add_handler(HandlerFuncs())
+    informer.start()
+    time.sleep(after_s)
+    started = time.monotonic()
+    informer.stop()
+    assert time.monotonic() - started < 1
+    assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+
+
 def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock) -> None:
     """A process killed in between must resume from before the relist, or it misses deletions."""
     before = [pod(f"p{number}") for number in range(2 * CHUNK_EVENTS + 20)]
@@ -184,6 +202,7 @@ def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock
 
     with Watching() as store, informer_of(list_watch, store, clock) as informer:
         clock.run_until(informer.has_synced)
+        stood.clear()
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
         assert store.last_store_sync_resource_version() == "20"
@@ -217,18 +236,11 @@ class Failing(DictStore):
 
     failures = 1
 
-    def replace(self, objs: Any, resource_version: str) -> None:
-        self._fail()
-        super().replace(objs, resource_version)
-
     def apply(self, events: Any) -> None:
-        self._fail()
-        super().apply(events)
-
-    def _fail(self) -> None:
         if self.failures:
             self.failures -= 1
             raise DatabaseError("cache.db", "disk is full")
+        super().apply(events)
 
 
 def test_failing_store_is_not_synced_until_a_relist_is_in_it(
@@ -258,7 +270,8 @@ def test_failing_store_is_not_synced_until_a_relist_is_in_it(
 def test_somebody_can_be_told_that_the_store_failed(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    list_watch = ScriptedListWatch(clock, [Answer(page("10")), Answer(page("20"))], [Answer()])
+    lists = [Answer(page(version, [pod("a")])) for version in ("10", "20")]
+    list_watch = ScriptedListWatch(clock, lists, [Answer()])
     told: list[Exception] = []
     options = {"on_store_error": told.append}
     with Failing() as store, informer_of(list_watch, store, clock, **options) as informer:
