@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlcache import open_store
 from sqlcache.informer.pieces import PIECE, Pieces, Spread
+from sqlcache.testing.factories import event, pod
 
 
 def test_pieces_are_a_list_in_parts() -> None:
@@ -63,3 +65,14 @@ def test_no_part_is_large() -> None:
     sizes = [len(each) for of in (numbers, spread) for each in parts(of)]
     assert len(sizes) > 300
     assert max(sizes) <= PIECE
+
+
+def test_write_does_not_make_the_whole_store_young() -> None:
+    """The collector lets go of a dict of texts, and had the store's back with the next write."""
+    with open_store("sqlite") as store:
+        store.replace([pod(f"p{number}") for number in range(2_000)], "1")
+        gc.collect()
+        store.apply([event("ADDED", pod("new"))])
+        young = gc.get_objects(generation=0) + gc.get_objects(generation=1)
+        large = [each for each in young if isinstance(each, dict) and len(each) > PIECE]
+        assert not [each for each in large if "default/p1" in each]
