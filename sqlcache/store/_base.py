@@ -57,6 +57,9 @@ Selectors = dict[str, tuple[str, Selector] | None]  # by key: namespace and sele
 SELECTOR_FUNCS: Mapping[str, SelectorFunc] = {"services": service_selector}
 
 
+KEYS_AT_ONCE = 1_000  # that walk_keys yields
+
+
 class Change(NamedTuple):
     """One key's new state.
 
@@ -131,6 +134,12 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _list_keys(self) -> Keys: ...
+
+    def _walk_keys(self) -> Iterator[Keys]:
+        keys = self._list_keys()
+        while keys:
+            yield keys[-KEYS_AT_ONCE:]
+            del keys[-KEYS_AT_ONCE:]  # the fewer, the less for the garbage collector to go through
 
     @abstractmethod
     def _select(self, namespace: str, selector: Selector) -> Objects: ...
@@ -288,6 +297,10 @@ class BaseStore(ABC):
     def list_keys(self) -> Keys:
         self._check_open()
         return self._list_keys()
+
+    def walk_keys(self) -> Iterator[Keys]:
+        self._check_open()
+        return self._walk_keys()
 
     def select(self, namespace: str, selector: SelectorLike) -> Objects:
         self._check_open()

@@ -33,7 +33,7 @@ Source: client-go tools/cache store.go, index.go, thread_safe_store.go, listers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -230,6 +230,13 @@ class Store(Protocol):
 
     def list_keys(self) -> Keys:
         """Return all keys."""
+
+    def walk_keys(self) -> Iterator[Keys]:
+        """Yield all keys, some at a time; nobody waits until all are read.
+
+        A key that is added or goes meanwhile may be there or not; any other is, once. client-go has
+        no such method; a relist of an informer looks here for what is gone.
+        """
 
     def resync(self) -> None:
         """Do nothing, as in client-go; a resync belongs to the informer."""

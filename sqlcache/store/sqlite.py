@@ -28,6 +28,7 @@ from sqlcache.errors import BackendError, NoSelectorsError
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.selectors import NOTHING, Requirement, Selector
 from sqlcache.store._base import (
+    KEYS_AT_ONCE,
     BaseStore,
     Change,
     IndexValues,
@@ -40,7 +41,7 @@ from sqlcache.store._sql.counted import Query, to_json
 from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
-from sqlcache.store._sql.packed import PackedShelf, batched
+from sqlcache.store._sql.packed import PackedShelf, batched, keys_after
 from sqlcache.store._sql.selecting import FiledSelectors, content_version
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import HotViews, Write
@@ -294,6 +295,19 @@ class SqliteStore(BaseStore):
     def _list_keys(self) -> Keys:
         with self._reading() as (query, resource):
             return self._shelf.keys(query, resource)
+
+    def _walk_keys(self) -> Iterator[Keys]:
+        if self._live:
+            yield from super()._walk_keys()  # a copy of the process's own is quick
+            return
+        after: str | None = None
+        while True:
+            with self._reading() as (query, resource):
+                keys = keys_after(query, resource, after, KEYS_AT_ONCE)
+            if not keys:
+                return
+            yield keys
+            after = keys[-1]
 
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:

@@ -292,7 +292,7 @@ SCENARIOS = {
             _one,
             (
                 (f"{relist.LONGEST}, 1 % changed", relist.ON),
-                (f"{relist.LONGEST}, 1 % changed", relist.FROZEN),
+                (f"{relist.LONGEST}, 1 % changed", relist.TUNED),
                 (f"{relist.SYNC}, 1 % changed", relist.ON),
                 (f"{relist.PEAK}, 1 % changed", relist.ON),
             ),

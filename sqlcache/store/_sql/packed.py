@@ -40,6 +40,12 @@ _FIND_IDS = (
     " WHERE o.id = j.value AND s.id = o.scope_id"
 )
 _KEYS = "SELECT json_group_array(key) FROM object WHERE resource_id = ?"
+_SOME_KEYS = (
+    "SELECT json_group_array(key) FROM"
+    " (SELECT key FROM object WHERE resource_id = ? {} ORDER BY key LIMIT ?)"
+)
+_FIRST_KEYS = _SOME_KEYS.format("")
+_NEXT_KEYS = _SOME_KEYS.format("AND key > ?")
 _KEYS_OF = (
     "SELECT json_group_array(o.key) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
 )
@@ -217,6 +223,16 @@ class HotObjects:
         """Forget all objects."""
         with self._lock:
             self._young, self._old = {}, {}
+
+
+def keys_after(query: Query, resource_id: int, after: str | None, limit: int) -> list[str]:
+    """Return the keys of packed objects that follow one in their order; None: the first ones."""
+    if after is None:
+        found = query(_FIRST_KEYS, (resource_id, limit))
+    else:
+        found = query(_NEXT_KEYS, (resource_id, after, limit))
+    keys: list[str] = orjson.loads(found)
+    return keys
 
 
 def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:

@@ -110,13 +110,21 @@ class Shelf(ABC):
 _Place = tuple[int, str, bytes, bytes]
 
 
+class _Places(dict[str, _Place]):
+    """The places of all objects, by key.
+
+    The garbage collector lets go of a dict without tracked values, and has it back as a young one
+    with the next tuple put in, to go through all of it each time. It never lets go of a subclass.
+    """
+
+
 class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Object] = {}
         self._by_namespace: dict[str, dict[int, Object]] = {}
-        self._places: dict[str, _Place] = {}  # by key
+        self._places = _Places()
         self._keys: dict[int, str] = {}
 
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
