@@ -51,7 +51,7 @@ from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
 # keep its pause below 100 ms.
 DEFAULT_HOT_OBJECTS = 2_500
-# 16 bytes each, where objects are kept parsed anyway: 16 MB.
+# 8 bytes each, where objects are kept parsed anyway: 8 MB.
 DEFAULT_HOT_MEMBERS = 1_000_000
 _OBJECTS_PER_PLAN = 2_000  # these two bound what one statement takes as its parameter
 _BYTES_PER_PLAN = 64 * 2**20
@@ -125,7 +125,7 @@ class SqliteStore(BaseStore):
         self._in_memory = path is None
         if hot_members is None:
             hot_members = DEFAULT_HOT_MEMBERS if self._live else hot_objects
-        self._views = HotViews(hot_members)
+        self._views = HotViews(hot_members, self._shelf.members)
         self._filed: FiledSelectors | None = None
         if self._selector_func is not None:
             self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
@@ -248,6 +248,7 @@ class SqliteStore(BaseStore):
                 plan = self._writer.plan(query, resource, rows)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
+            followers.append(self._shelf.members.show)
 
     def _set_versions(
         self, connection: sqlite3.Connection, rv: str | None, *, changed: bool

@@ -20,6 +20,7 @@ from sqlcache.errors import ObjectError
 from sqlcache.objects import Object, Objects
 from sqlcache.store._sql import object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
+from sqlcache.store._sql.members import DecodedMembers
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import Scope, digest
@@ -76,6 +77,7 @@ class PackedShelf(Shelf):
             versioned: compare each decoded object with the version of its row: readers may see
                 different states, and other processes may write.
         """
+        self.members = DecodedMembers()
         self._hot = HotObjects(hot_objects)
         self._versioned = versioned
 

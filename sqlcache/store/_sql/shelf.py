@@ -18,12 +18,19 @@ from functools import partial
 
 from sqlcache.objects import Object, Objects
 from sqlcache.store._sql.counted import Query, Sequences, Statement
+from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
 
 
 class Shelf(ABC):
-    """Objects by id, for one resource."""
+    """Objects by id, for one resource.
+
+    Attributes:
+        members: what hot views read; what `follow` prepares is to be shown there after it.
+    """
+
+    members: Members
 
     @abstractmethod
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
@@ -122,7 +129,7 @@ class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Object] = {}
+        self.members = self._shown = LiveMembers()
         self._by_namespace: dict[str, dict[int, Object]] = {}
         self._places = _Places()
         self._keys: dict[int, str] = {}
@@ -148,7 +155,11 @@ class LiveShelf(Shelf):
         return [Stored(key, *self._places[key]) for key in keys]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
-        return {object_id: self._by_id[object_id] for object_id in ids if object_id in self._by_id}
+        return {
+            object_id: self._shown.by_id[object_id]
+            for object_id in ids
+            if object_id in self._shown.by_id
+        }
 
     def statements(
         self,
@@ -164,8 +175,9 @@ class LiveShelf(Shelf):
 
     def _follow(self, batch: Batch) -> None:
         for stored in batch.leaving:
+            self._shown.remove(stored.id)
             if self._places.pop(stored.key, None) is not None:
-                del self._by_id[stored.id], self._keys[stored.id]
+                del self._keys[stored.id]
                 self._leave(stored.namespace, stored.id)
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
@@ -178,11 +190,11 @@ class LiveShelf(Shelf):
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
             obj = row.parsed()
-            self._by_id[object_id] = obj
+            self._shown.put(object_id, obj)
             self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
-        return list(self._by_id)
+        return list(self._shown.by_id)
 
     def ids_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
@@ -196,7 +208,7 @@ class LiveShelf(Shelf):
         return [self._keys[object_id] for object_id in ids]
 
     def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
-        by_id = self._by_id
+        by_id = self._shown.by_id
         return [by_id[object_id] for object_id in ids]
 
     def everything_but(
@@ -207,10 +219,10 @@ class LiveShelf(Shelf):
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         place = self._places.get(key)
-        return self._by_id[place[0]] if place else None
+        return self._shown.by_id[place[0]] if place else None
 
     def _members(self, namespace: str) -> dict[int, Object]:
-        return self._by_namespace.get(namespace, {}) if namespace else self._by_id
+        return self._by_namespace.get(namespace, {}) if namespace else self._shown.by_id
 
     def _leave(self, namespace: str, object_id: int) -> None:
         members = self._by_namespace.get(namespace, {})
