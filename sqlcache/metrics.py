@@ -22,11 +22,11 @@ import time
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from sqlcache.errors import SqlcacheError
 from sqlcache.store.api import Indexer
+from sqlcache.store.observed import ObservedStore
 
 try:
     from prometheus_client import (
@@ -49,22 +49,6 @@ _QUEUE_BUCKETS = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0)  # c
 _LIST_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 _WATCH_BUCKETS = (1.0, 5.0, 30.0, 60.0, 120.0, 300.0, 450.0, 600.0)
 _ITEM_BUCKETS = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
-
-READS = (
-    "get",
-    "get_by_key",
-    "get_by_keys",
-    "list",
-    "list_keys",
-    "select",
-    "selecting",
-    "count",
-    "index",
-    "by_index",
-    "index_keys",
-    "list_index_func_values",
-)
-WRITES = ("add", "update", "delete", "replace", "apply", "transaction", "bookmark", "add_indexers")
 
 
 class PrometheusMetrics:
@@ -99,7 +83,12 @@ class PrometheusMetrics:
         if isinstance(store, ObservedStore):
             return store
         self._families.sizes.add(store)
-        return cast("Indexer", ObservedStore(store, self._families.query_seconds))
+        labels, seconds = _labels(store), self._families.query_seconds
+
+        def around(operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            return _timed(call, seconds.labels(*labels, operation).observe)
+
+        return cast("Indexer", ObservedStore(store, around))
 
     # Work queues, source: component-base metrics/prometheus/workqueue
 
@@ -170,42 +159,6 @@ class PrometheusMetrics:
     def new_leader_metric(self, name: str) -> Gauge:
         """Make `leader_election_master_status`."""
         return self._families.leader.labels(name)
-
-
-class ObservedStore:
-    """An `Indexer` that times the calls of another; made by `PrometheusMetrics.observed`."""
-
-    def __init__(self, store: Indexer, seconds: Histogram) -> None:
-        """Time the calls of a store.
-
-        Args:
-            store: does the work.
-            seconds: with the labels resource, backend and operation.
-        """
-        self._store = store
-        for method in (name for name in dir(Indexer) if not name.startswith("_")):
-            call = getattr(store, method)
-            if method in READS or method in WRITES:
-                call = _timed(call, seconds.labels(*_labels(store), method).observe)
-            setattr(self, method, call)  # all: isinstance looks for them without __getattr__
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what an Indexer need not have from the store itself."""
-        return getattr(self._store, name)
-
-    def __enter__(self) -> Self:
-        """Return the store; leaving the `with` closes it."""
-        self._store.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the store."""
-        self._store.__exit__(exc_type, exc, traceback)
 
 
 def _timed(call: Callable[..., Any], observe: Callable[[float], None]) -> Callable[..., Any]:

@@ -85,6 +85,11 @@ def rss_bytes() -> int:
     """Return the resident memory of this process, freed memory given back first."""
     gc.collect()
     _trim()
+    return resident_bytes()
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process as it is."""
     if _STATM.exists():
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     return peak_rss_bytes()

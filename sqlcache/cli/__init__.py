@@ -24,6 +24,7 @@ SUMMARIES = {
     "explain": "Tell how a label selector is answered.",
     "stats": "Tell what a store holds and which label keys cost most.",
     "migrate": "Bring a database file to another schema version.",
+    "demo": "Show both controllers at work on a backend, without a cluster.",
     "bench": "Compare the backends on synthetic pods or on a dump.",
 }
 

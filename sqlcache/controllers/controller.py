@@ -159,6 +159,10 @@ class Controller(ABC):
             return True
         return False
 
+    def is_idle(self) -> bool:
+        """Return whether nothing waits in its queues, is worked on, or is to be tried again."""
+        return all(workers.queue.is_idle() for workers in self._workers)
+
     def start(self) -> None:
         """Begin to work as soon as the informers are in sync. Returns at once."""
         self._starter.start()

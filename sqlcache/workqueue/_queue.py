@@ -150,6 +150,12 @@ class WorkQueue(Generic[T]):
             self._promote()
             return len(self._ready)
 
+    def is_idle(self) -> bool:
+        """Return whether no item waits, is delayed, or is worked on."""
+        with self._changed:
+            self._promote()
+            return not (self._dirty or self._processing or self._delayed)
+
     def shut_down(self) -> None:
         """Refuse further adds, drop delayed ones; workers get what is waiting and then end.
 

@@ -52,26 +52,6 @@ def add_pod(server: ApiServer, name: str, ip: str, namespace: str = "shop") -> O
     return server.update("pods", {**made, "status": status(ip, ready=True)}, subresource="status")
 
 
-def is_selected(pod: Object, owner: Object) -> bool:
-    """Return whether a service selects a pod that has not ended and has an address."""
-    selected = owner["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    ended = pod["status"]["phase"] in ("Failed", "Succeeded")
-    return selected and not ended and bool(pod["status"].get("podIPs"))
-
-
-def number_of(pod: Object, port: Object) -> int | None:
-    """Return the number of a port of a service on a pod."""
-    target = port["targetPort"]
-    if isinstance(target, int):
-        return target
-    named = pod["spec"]["containers"][0]["ports"][0]
-    return int(named["containerPort"]) if named["name"] == target else None
-
-
-def key_of(obj: Object) -> str:
-    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-
-
 class Chaos:
     """Changes a cluster at random.
 

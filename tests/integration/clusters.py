@@ -55,24 +55,11 @@ class Running(Generic[C]):
             time.sleep(QUIET_S)
 
     def _is_at_rest(self) -> bool:
-        queue = self.controller.queue
-        return (
-            all(self._is_current(resource) for resource in self.resources)
-            and not len(queue)
-            and not any(queue.num_requeues(key) for key in self._keys())
-        )
+        return self.controller.is_idle() and all(map(self._is_current, self.resources))
 
     def _is_current(self, resource: str) -> bool:
         cached = self.factory.informer(resource).store.list()
         return _versions(cached) == _versions(self.server.list(resource))
-
-    def _keys(self) -> set[str]:
-        """Return the keys of all services that a write or a delete was ever asked for."""
-        return {
-            f"{each.target.namespace}/{each.target.name}"
-            for each in list(self.server.requests)
-            if each.target.name
-        } | {meta_namespace_key_func(each) for each in self.server.list("services")}
 
 
 class FastClock:

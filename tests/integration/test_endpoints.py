@@ -11,19 +11,10 @@ from typing import Any
 import pytest
 
 from sqlcache.client import Resource
-from sqlcache.objects import Object
 from sqlcache.testing.apiserver import ApiError, ApiServer
+from sqlcache.testing.convergence import ClusterState, endpoints_differences
 from tests.backends import BACKENDS
-from tests.integration.chaos import (
-    NAMESPACES,
-    Chaos,
-    add_pod,
-    is_selected,
-    key_of,
-    number_of,
-    service,
-    status,
-)
+from tests.integration.chaos import NAMESPACES, Chaos, add_pod, service, status
 from tests.integration.clusters import QUIET_S, Running, eventually, running, writes
 
 endpoints_controller = pytest.importorskip("sqlcache.controllers.endpoints.controller")
@@ -147,71 +138,8 @@ def test_failures_are_retried_and_told_as_events(server: ApiServer, start: Start
 # Convergence
 
 
-class EndpointsChaos(Chaos):
-    """Knows what the Endpoints of a cluster should be."""
-
-    def __init__(self, server: ApiServer, seed: int) -> None:
-        super().__init__(server, seed, written="endpoints", watched=RESOURCES)
-
-    def wanted(self) -> dict[str, Any]:
-        """Return, by key of the service, labels and (port, ip, pod, ready) of each endpoint."""
-        return {
-            key_of(each): (
-                {**each["metadata"].get("labels", {}), **_own_labels(each)},
-                {
-                    (port["name"], number, ip, pod["metadata"]["name"], ready)
-                    for pod in self.server.list("pods", each["metadata"]["namespace"])
-                    for ip, ready in _state(pod, each)
-                    for port in each["spec"]["ports"]
-                    if (number := number_of(pod, port)) is not None
-                },
-            )
-            for each in self.server.list("services")
-        }
-
-    def found(self) -> dict[str, Any]:
-        """Return the same of the stored Endpoints."""
-        return {
-            key_of(each): (
-                each["metadata"]["labels"],
-                {
-                    (
-                        port["name"],
-                        port["port"],
-                        address["ip"],
-                        address["targetRef"]["name"],
-                        field == "addresses",
-                    )
-                    for subset in each.get("subsets") or ()
-                    for port in subset["ports"]
-                    for field in ("addresses", "notReadyAddresses")
-                    for address in subset.get(field) or ()
-                },
-            )
-            for each in self.server.list("endpoints")
-        }
-
-
-def _own_labels(owner: Object) -> dict[str, str]:
-    headless = owner["spec"]["clusterIP"] == "None"
-    return {
-        "endpoints.kubernetes.io/managed-by": "endpoint-controller",
-        **({"service.kubernetes.io/headless": ""} if headless else {}),
-    }
-
-
-def _state(pod: Object, owner: Object) -> list[tuple[str, bool]]:
-    """Return the IP of a pod and whether it is ready for a service; [] if it is no endpoint."""
-    publishes = owner["spec"].get("publishNotReadyAddresses", False)
-    going = "deletionTimestamp" in pod["metadata"]
-    if not is_selected(pod, owner) or (going and not publishes):
-        return []
-    state = pod["status"]
-    return [(state["podIP"], publishes or state["conditions"][0]["status"] == "True")]
-
-
 def test_the_cluster_converges_after_chaos_and_faults(server: ApiServer, start: Start) -> None:
-    chaos = EndpointsChaos(server, seed=1)
+    chaos = Chaos(server, 1, written="endpoints", watched=RESOURCES)
     for _ in range(60):
         chaos.turn()
     with start() as cluster:
@@ -221,14 +149,14 @@ def test_the_cluster_converges_after_chaos_and_faults(server: ApiServer, start: 
                 time.sleep(0.02)  # let the controller have some of the states in between
         server.faults.clear()
         cluster.settle("endpoints")
-        assert chaos.found() == chaos.wanted()
+        assert endpoints_differences(ClusterState.of(server.list)) == []
         settled, version = len(server.requests), server.resource_version
-        for key in chaos.wanted():
-            cluster.controller.queue.add(key)
+        for each in server.list("services"):
+            cluster.controller.enqueue(each)
         cluster.settle("endpoints")
         # A retry that was asked for long ago may still come, and ask to delete what is gone.
         since = writes(server, "endpoints", since=settled)
         assert [write for write in since if not write.startswith("delete ")] == []
         assert server.resource_version == version, "nothing was written"
-    assert len(chaos.wanted()) > 3
-    assert any(found for _, found in chaos.wanted().values())
+    assert server.count("services") > 3
+    assert any(each.get("subsets") for each in server.list("endpoints"))

@@ -15,8 +15,9 @@ from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
 from sqlcache.errors import ApiStatusError
 from sqlcache.informer import HandlerFuncs, SharedInformer
-from sqlcache.metrics import READS, WRITES, PrometheusMetrics
+from sqlcache.metrics import PrometheusMetrics
 from sqlcache.store.api import Indexer
+from sqlcache.store.observed import READS, WRITES
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.clock import VirtualClock

@@ -356,3 +356,23 @@ def test_default_limiter_is_client_gos(clock: VirtualClock) -> None:
     others: list[Hashable] = [f"other-{number}" for number in range(99)]
     assert {limiter.when(other) for other in others} == {0.005}
     assert limiter.when("late") == pytest.approx(0.1), "the bucket is empty"
+
+
+def test_idle_is_when_nothing_waits_is_delayed_or_worked_on(
+    queue: WorkQueue[str], clock: VirtualClock
+) -> None:
+    assert queue.is_idle()
+    queue.add("a")
+    assert not queue.is_idle(), "it waits"
+    item = queue.get()
+    assert not queue.is_idle(), "it is worked on"
+    queue.add("a")
+    queue.done(item)
+    assert not queue.is_idle(), "it comes again"
+    queue.done(queue.get())
+    assert queue.is_idle()
+    queue.add_rate_limited("b")
+    assert not queue.is_idle(), "it is delayed"
+    clock.advance(60.0)
+    queue.done(queue.get())
+    assert queue.is_idle()

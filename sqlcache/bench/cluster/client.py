@@ -25,7 +25,12 @@ class Cluster:
     """An API server in another process. As a context manager it is ended at the end.
 
     It is asked by one thread at a time. The process also ends when this one does.
+
+    Attributes:
+        module: what runs in the process; see `process.serve`.
     """
+
+    module = "sqlcache.bench.cluster.process"
 
     def __init__(self, **options: Any) -> None:
         """Start it, empty.
@@ -36,14 +41,14 @@ class Cluster:
         Raises:
             ClusterError: it does not start, for instance because an extra is not installed.
         """
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sqlcache.bench.cluster.process"],
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [sys.executable, "-m", self.module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C in the terminal does not reach it
         )
         try:
-            self._config: dict[str, Any] = self._ask("start", **options)
+            self._config: dict[str, Any] = self.ask("start", **options)
         except BaseException:
             self.close()
             raise
@@ -62,7 +67,7 @@ class Cluster:
             seed: what they are made from.
             realistic: of 4 KB, as `realistic_pods`; else small ones, which `churn` changes.
         """
-        return int(self._ask("load", pods=pods, seed=seed, realistic=realistic))
+        return int(self.ask("load", pods=pods, seed=seed, realistic=realistic))
 
     def churn(
         self, seconds: float, changes_per_s: float, *, troubles_per_s: float = 0.0
@@ -77,31 +82,31 @@ class Cluster:
         Returns:
             How many faults there were, by kind.
         """
-        troubles: dict[str, int] = self._ask(
+        troubles: dict[str, int] = self.ask(
             "churn", seconds=seconds, changes_per_s=changes_per_s, troubles_per_s=troubles_per_s
         )
         return troubles
 
     def change(self, changes: int) -> None:
         """Have so many changes made at once."""
-        self._ask("change", changes=changes)
+        self.ask("change", changes=changes)
 
     def expire(self) -> str:
         """Answer 410 to whoever watches or comes back; return the resourceVersion it is at."""
-        return str(self._ask("expire"))
+        return str(self.ask("expire"))
 
     def resource_version(self) -> str:
         """Return the newest resourceVersion."""
-        return str(self._ask("resource_version"))
+        return str(self.ask("resource_version"))
 
     def pods(self) -> Objects:
         """Return all pods there are."""
-        pods: Objects = self._ask("pods")
+        pods: Objects = self.ask("pods")
         return pods
 
     def states(self) -> list[State]:
         """Return every state that a pod ever had, in order."""
-        return [State(*row) for row in self._ask("states")]
+        return [State(*row) for row in self.ask("states")]
 
     def close(self) -> None:
         """End the process; twice is harmless."""
@@ -127,7 +132,12 @@ class Cluster:
         """End the process."""
         self.close()
 
-    def _ask(self, what: str, **arguments: Any) -> Any:
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """Have the process's method of that name called, and return what it returns.
+
+        Raises:
+            ClusterError: the process is gone.
+        """
         requests, replies = self._process.stdin, self._process.stdout
         if requests is None or replies is None:
             raise ClusterError("the cluster has no pipes")

@@ -88,16 +88,21 @@ class Process:
         return self._churn
 
 
-def main() -> None:
-    """Answer requests until there are no more."""
+def serve(make: Callable[[dict[str, Any]], Any]) -> None:
+    """Answer requests until there are no more.
+
+    Args:
+        make: returns what has a method for each request, and `close`, from the arguments of the
+            first one.
+    """
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what else is printed must not look like a reply
-    process: Process | None = None
+    process: Any = None
     try:
         for line in requests:
             what, arguments = orjson.loads(line)
             if process is None:
-                process, arguments = Process(arguments), {}
+                process, arguments = make(arguments), {}
             answer: Callable[..., Any] = getattr(process, what)
             replies.write(orjson.dumps(answer(**arguments)) + b"\n")
             replies.flush()
@@ -107,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Process)
