@@ -10,8 +10,8 @@ Promises
   changed.
 - A view is kept from the second time on that its selector is asked, and if no write came between
   its read and its keeping.
-- Members are bounded; the view unused for longest goes first, give or take those used since the
-  last look at it.
+- Members are bounded, and the memory that they take; the view unused for longest goes first, give
+  or take those used since the last look at it.
 
 Elsewhere: reading what is not here (selection), what a write changes (writer).
 Source: design of client-go's thread_safe_store, whose index this stands in for; the second-chance
@@ -37,7 +37,8 @@ from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
 
-_OVERHEAD_MEMBERS = 64  # what a view without members takes, in memory of members: 16 bytes each
+MEMBER_BYTES = 16  # of a member that is kept anyway: an id and a reference
+_VIEW_BYTES = 1_024  # of a view without members
 _REMEMBERED = 4_096  # selectors asked once
 _BLOCK = 64  # members that a write copies to change one of them; half, or twice as many
 
@@ -56,18 +57,19 @@ class HotViews:
         version: of the content that the views show; a reader notes it in the snapshot it reads.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
         """Start without views.
 
         Args:
-            limit: members of all views together; a view without any counts as 64. 0: no views.
+            limit: members of all views together. 0: no views.
+            limit_bytes: of all views together; a view without members takes 1 KiB.
         """
         self.version = 0
-        self._limit = limit
+        self._limit, self._limit_bytes = limit, limit_bytes
         self._lock = threading.Lock()  # not for readers
         self._views: dict[_Name, _View] = {}
         self._index: SelectorIndex[_View] = SelectorIndex()
-        self._weight = 0
+        self._members = self._bytes = 0
         self._asked: dict[_Name, None] = {}
         self._asked_before: dict[_Name, None] = {}
         self._hits = self._misses = self._evictions = 0
@@ -106,7 +108,13 @@ class HotViews:
         return False
 
     def put(
-        self, namespace: str, selector: Selector, ids: Sequence[int], objs: Objects, version: int
+        self,
+        namespace: str,
+        selector: Selector,
+        ids: Sequence[int],
+        objs: Objects,
+        version: int,
+        size_bytes: int,
     ) -> None:
         """Keep a result as a view.
 
@@ -116,20 +124,22 @@ class HotViews:
             ids: of the objects.
             objs: the objects, in the same order.
             version: of the snapshot that they were read in.
+            size_bytes: what all objects take that nobody else holds. Members that come later are
+                taken to be as large as these on average.
         """
-        weight = len(ids) + _OVERHEAD_MEMBERS
-        if weight > self._limit:
+        if len(ids) > self._limit or size_bytes > self._limit_bytes:
             return
         if any(before > after for before, after in pairwise(ids)):
             order = sorted(range(len(ids)), key=ids.__getitem__)
             ids, objs = [ids[place] for place in order], [objs[place] for place in order]
-        view = _View((namespace, selector), ids, objs)
+        each = MEMBER_BYTES + size_bytes // max(1, len(ids))
+        view = _View((namespace, selector), ids, objs, each)
         with self._lock:
             if version != self.version or view.name in self._views:
                 return  # it is out of date, or another reader was faster
             self._views[view.name] = view
             self._index.add(view, selector, namespace)
-            self._weight += weight
+            self._grow(view, view.members, _VIEW_BYTES)
             self._make_room()
 
     def follow(self, writes: Sequence[Write] | None, version: int | None) -> Callable[[], None]:
@@ -144,9 +154,13 @@ class HotViews:
     def stats(self) -> ViewStats:
         """Return counts."""
         with self._lock:
-            members = self._weight - _OVERHEAD_MEMBERS * len(self._views)
             return ViewStats(
-                self._hits, self._misses, self._evictions, len(self._views), members, self._limit
+                self._hits,
+                self._misses,
+                self._evictions,
+                len(self._views),
+                self._members,
+                self._limit,
             )
 
     def _follow(self, writes: Sequence[Write] | None, version: int | None) -> None:
@@ -184,7 +198,7 @@ class HotViews:
             for numbered in (*batch.fresh, *batch.same):
                 edits.put(self._of(numbered[1]), numbered)
         for view, members in edits.views.items():
-            self._weight += view.members - members
+            self._grow(view, view.members - members)
             view.show()
         self._make_room()
 
@@ -200,8 +214,12 @@ class HotViews:
             found += self._index.matching(labels, ALL_NAMESPACES)
         return found
 
+    def _grow(self, view: _View, members: int, size_bytes: int = 0) -> None:
+        self._members += members
+        self._bytes += members * view.member_bytes + size_bytes
+
     def _make_room(self) -> None:
-        while self._weight > self._limit:
+        while self._members > self._limit or self._bytes > self._limit_bytes:
             name = next(iter(self._views))
             view = self._views.pop(name)
             if view.used:
@@ -209,7 +227,7 @@ class HotViews:
                 self._views[name] = view
                 continue
             self._index.remove(view)
-            self._weight -= view.members + _OVERHEAD_MEMBERS
+            self._grow(view, -view.members, -_VIEW_BYTES)
             self._evictions += 1
 
     def clear(self) -> None:
@@ -220,7 +238,7 @@ class HotViews:
     def _clear(self) -> None:
         self._views.clear()
         self._index = SelectorIndex()
-        self._weight = 0
+        self._members = self._bytes = 0
 
 
 class _View:
@@ -231,14 +249,16 @@ class _View:
         shown: the objects, in blocks. The list and the lists in it are replaced, never changed:
             readers hold no lock.
         members: how many objects there are, as the writer knows it.
+        member_bytes: what each is taken to need.
         used: since the last look at it.
     """
 
-    __slots__ = ("_blocks", "members", "name", "shown", "used")
+    __slots__ = ("_blocks", "member_bytes", "members", "name", "shown", "used")
 
-    def __init__(self, name: _Name, ids: Sequence[int], objs: Objects) -> None:
+    def __init__(self, name: _Name, ids: Sequence[int], objs: Objects, member_bytes: int) -> None:
         """Take ids in ascending order, and their objects."""
         self.name, self.members, self.used = name, len(ids), True
+        self.member_bytes = member_bytes
         self._blocks = [
             _Block(array("q", ids[start : start + _BLOCK]), objs[start : start + _BLOCK])
             for start in range(0, len(ids), _BLOCK)
