@@ -434,6 +434,7 @@ class SqliteStore(BaseStore):
     def _stats(self) -> StoreStats:
         with self._reading() as (query, resource):
             objects, namespaces, keys = statistics.collect(query, resource)
+            bodies = statistics.bodies(query, resource)
         return StoreStats(
             backend=self.backend,
             resource=self.resource,
@@ -443,6 +444,7 @@ class SqliteStore(BaseStore):
             label_keys=keys,
             database_bytes=self._db.size_bytes(),
             views=self._views.stats(),
+            bodies=bodies,
         )
 
     def _size(self) -> StoreSize:
