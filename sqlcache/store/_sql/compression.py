@@ -27,7 +27,7 @@ from sqlcache.objects import Object
 # Of real pods, level 3 leaves 0.85 of the bytes of level 1 in 1.1 of its time; the levels that
 # leave 0.85 of those of level 3 take six times as long, on the writer's path.
 LEVEL = 3
-_DICTIONARY_BYTES = 64 * 1024  # one of 112 KB leaves 2 % less, one of 32 KB 4 % more
+DICTIONARY_BYTES = 64 * 1024  # one of 112 KB leaves 2 % less, one of 32 KB 4 % more
 _ID = slice(4, 8)  # of the dictionary's header, after its magic number; little-endian
 
 
@@ -55,22 +55,26 @@ class Library(NamedTuple):
     error: type[Exception]
 
 
-def zstandard_library() -> Library:
-    """Return the package `zstandard`: it keeps its contexts, and decodes a pod in 2 us, not 12."""
+def zstandard_library(level: int = LEVEL) -> Library:
+    """Return the package `zstandard`: it keeps its contexts, and decodes a pod in 2 us, not 12.
+
+    Args:
+        level: of compression.
+    """
     zstandard: Any = import_module("zstandard")
 
     class Contexts:
         def __init__(self, dictionary: Any) -> None:
-            self.compress = zstandard.ZstdCompressor(level=LEVEL, dict_data=dictionary).compress
+            self.compress = zstandard.ZstdCompressor(level=level, dict_data=dictionary).compress
             self.decompress = zstandard.ZstdDecompressor(dict_data=dictionary).decompress
 
     def train(size: int, samples: list[bytes]) -> bytes:
-        content: bytes = zstandard.train_dictionary(size, samples, level=LEVEL).as_bytes()
+        content: bytes = zstandard.train_dictionary(size, samples, level=level).as_bytes()
         return content
 
     def codecs(content: bytes) -> Callable[[], Codec]:
         dictionary = zstandard.ZstdCompressionDict(content, zstandard.DICT_TYPE_FULLDICT)
-        dictionary.precompute_compress(level=LEVEL)
+        dictionary.precompute_compress(level=level)
         return lambda: Contexts(dictionary)
 
     return Library(train, codecs, zstandard.ZstdError)
@@ -250,7 +254,7 @@ class Compressor:
 
     def _train(self) -> None:
         try:
-            content = self._library.train(_DICTIONARY_BYTES, self._samples)
+            content = self._library.train(DICTIONARY_BYTES, self._samples)
         except self._library.error:
             return  # too little, or too much alike: it may go with the next samples
         dictionary = Dictionary(self._library, content)
