@@ -287,6 +287,13 @@ class SchemaVersionError(DatabaseError):
     """
 
 
+class CompressedError(DatabaseError):
+    """Objects of the database are compressed, and they cannot be read: no library, or damaged.
+
+    It was not touched.
+    """
+
+
 class QueueShutDownError(SqlcacheError, RuntimeError):
     """The work queue was shut down and has no item left: a worker should end."""
 

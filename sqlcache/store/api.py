@@ -112,7 +112,7 @@ class ViewStats:
         evictions: views that went to make room.
         views: how many there are.
         members: objects in all of them together; one in two views counts twice.
-        limit: the most members; a view costs 64 besides its own.
+        limit: the most members; their memory is bounded as well.
     """
 
     hits: int
@@ -121,6 +121,23 @@ class ViewStats:
     views: int
     members: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStats:
+    """Packed objects that are stored in one way.
+
+    Attributes:
+        dictionary: id of the zstd dictionary that they are compressed with; None: not compressed.
+        objects: how many there are.
+        bytes: of all of them as they are stored.
+        plain_bytes: of all of them as JSON.
+    """
+
+    dictionary: int | None
+    objects: int
+    bytes: int
+    plain_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +153,7 @@ class StoreStats:
         label_keys: one entry a label key, the most expensive first.
         database_bytes: bytes of all database pages; None for backends without a database.
         views: of the hot views; None for backends without a database.
+        bodies: of packed objects, one entry for each way in which some are stored.
     """
 
     backend: str
@@ -146,6 +164,7 @@ class StoreStats:
     label_keys: tuple[LabelKeyStats, ...]
     database_bytes: int | None
     views: ViewStats | None = None
+    bodies: tuple[BodyStats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

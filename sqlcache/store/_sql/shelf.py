@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from sqlcache.objects import Object, Objects
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Stored
@@ -33,7 +34,15 @@ class Shelf(ABC):
     members: Members
 
     @abstractmethod
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+    def start(self, query: Query, resource_id: int) -> None:
+        """Take in what the database has for the shelf to go on with.
+
+        Raises:
+            CompressedError: objects are compressed, and there is no library.
+        """
+
+    @abstractmethod
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         """Return what is kept of an object: itself in the process, or bytes in its row.
 
         Raises:
@@ -61,6 +70,7 @@ class Shelf(ABC):
     @abstractmethod
     def statements(
         self,
+        query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
@@ -74,6 +84,10 @@ class Shelf(ABC):
             sequences: gives the version of this write.
             resource_id: of the resource's row.
         """
+
+    @abstractmethod
+    def replaced(self, resource_id: int) -> Iterator[Statement]:
+        """Yield what remains to be done when all objects were written anew, in one transaction."""
 
     @abstractmethod
     def follow(self, batch: Batch) -> Callable[[], None]:
@@ -100,6 +114,10 @@ class Shelf(ABC):
     @abstractmethod
     def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
         """Return objects in the order of their ids."""
+
+    @abstractmethod
+    def weigh(self, query: Query, ids: Sequence[int]) -> int:
+        """Return what holding objects takes, as bytes of their JSON; 0 if they are kept anyway."""
 
     @abstractmethod
     def everything_but(
@@ -134,7 +152,10 @@ class LiveShelf(Shelf):
         self._places = _Places()
         self._keys: dict[int, str] = {}
 
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+    def start(self, query: Query, resource_id: int) -> None:
+        pass
+
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         return obj, None
 
     def digest(
@@ -163,11 +184,15 @@ class LiveShelf(Shelf):
 
     def statements(
         self,
+        query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
         resource_id: int,
     ) -> Iterator[Statement]:
+        return iter(())
+
+    def replaced(self, resource_id: int) -> Iterator[Statement]:
         return iter(())
 
     def follow(self, batch: Batch) -> Callable[[], None]:
@@ -210,6 +235,9 @@ class LiveShelf(Shelf):
     def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
         by_id = self._shown.by_id
         return [by_id[object_id] for object_id in ids]
+
+    def weigh(self, query: Query, ids: Sequence[int]) -> int:
+        return 0
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]

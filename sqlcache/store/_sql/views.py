@@ -12,8 +12,8 @@ Promises
   odd, reads again.
 - A view is kept from the second time on that its selector is asked, and if no write came between
   its read and its keeping.
-- Members are bounded; the view unused for longest goes first, give or take those used since the
-  last look at it.
+- Members are bounded, and the memory that they take; the view unused for longest goes first, give
+  or take those used since the last look at it.
 
 Elsewhere: reading what is not here (selection), what a write changes (writer).
 Source: design of client-go's thread_safe_store, whose index this stands in for; the second-chance
@@ -40,7 +40,8 @@ from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
 
-_OVERHEAD_MEMBERS = 64  # what a view without members counts as
+MEMBER_BYTES = 8  # of a member that is kept anyway: an id
+_VIEW_BYTES = 1_024  # of a view without members
 _REMEMBERED = 4_096  # selectors asked once
 _BLOCK = 1_024  # ids that a write copies to change one of them; half, or twice as many
 _TRIES = 2  # of a reader without the lock
@@ -60,21 +61,22 @@ class HotViews:
         version: of the content that the views show; a reader notes it in the snapshot it reads.
     """
 
-    def __init__(self, limit: int, members: Members) -> None:
+    def __init__(self, limit: int, limit_bytes: int, members: Members) -> None:
         """Start without views.
 
         Args:
-            limit: members of all views together; a view without any counts as 64. 0: no views.
+            limit: members of all views together. 0: no views.
+            limit_bytes: of all views together; a view without members takes 1 KiB.
             members: where objects are found. It is shown what was written with every write.
         """
         self.version = 0
-        self._limit = limit
+        self._limit, self._limit_bytes = limit, limit_bytes
         self._members = members
         self._step = 0  # odd while a write is shown
         self._lock = threading.Lock()
         self._views: dict[_Name, _View] = {}
         self._index: SelectorIndex[_View] = SelectorIndex()
-        self._weight = 0
+        self._count = self._bytes = 0
         self._asked: dict[_Name, None] = {}
         self._asked_before: dict[_Name, None] = {}
         self._hits = self._misses = self._evictions = 0
@@ -128,7 +130,13 @@ class HotViews:
         return False
 
     def put(
-        self, namespace: str, selector: Selector, ids: Sequence[int], objs: Objects, version: int
+        self,
+        namespace: str,
+        selector: Selector,
+        ids: Sequence[int],
+        objs: Objects,
+        version: int,
+        size_bytes: int,
     ) -> None:
         """Keep a result as a view.
 
@@ -138,21 +146,23 @@ class HotViews:
             ids: of the objects.
             objs: the objects, in the same order.
             version: of the snapshot that they were read in.
+            size_bytes: what all objects take that nobody else holds. Members that come later are
+                taken to be as large as these on average.
         """
-        weight = len(ids) + _OVERHEAD_MEMBERS
-        if weight > self._limit:
+        if len(ids) > self._limit or size_bytes > self._limit_bytes:
             return
         if any(before > after for before, after in pairwise(ids)):
             order = sorted(range(len(ids)), key=ids.__getitem__)
             ids, objs = [ids[place] for place in order], [objs[place] for place in order]
-        view = _View((namespace, selector), ids)
+        each = MEMBER_BYTES + size_bytes // max(1, len(ids))
+        view = _View((namespace, selector), ids, each)
         with self._lock:
             if version != self.version or view.name in self._views:
                 return  # it is out of date, or another reader was faster
             self._members.enter(zip(ids, objs, strict=True))
             self._views[view.name] = view
             self._index.add(view, selector, namespace)
-            self._weight += weight
+            self._grow(view, view.members, _VIEW_BYTES)
             self._make_room()
 
     def follow(self, writes: Sequence[Write] | None, version: int | None) -> Callable[[], None]:
@@ -167,9 +177,13 @@ class HotViews:
     def stats(self) -> ViewStats:
         """Return counts."""
         with self._lock:
-            members = self._weight - _OVERHEAD_MEMBERS * len(self._views)
             return ViewStats(
-                self._hits, self._misses, self._evictions, len(self._views), members, self._limit
+                self._hits,
+                self._misses,
+                self._evictions,
+                len(self._views),
+                self._count,
+                self._limit,
             )
 
     def _follow(self, writes: Sequence[Write] | None, version: int | None) -> None:
@@ -200,7 +214,7 @@ class HotViews:
             self._step += 1
         for view, edit in edits.items():
             view.members += edit.change
-            self._weight += edit.change
+            self._grow(view, edit.change)
 
     def catch_up(self, version: int) -> None:
         """Start anew from a version that a reader saw and that no writer of this store made."""
@@ -254,8 +268,12 @@ class HotViews:
             found += self._index.matching(labels, ALL_NAMESPACES)
         return found
 
+    def _grow(self, view: _View, members: int, size_bytes: int = 0) -> None:
+        self._count += members
+        self._bytes += members * view.member_bytes + size_bytes
+
     def _make_room(self) -> None:
-        while self._weight > self._limit:
+        while self._count > self._limit or self._bytes > self._limit_bytes:
             name = next(iter(self._views))
             view = self._views.pop(name)
             if view.used:
@@ -264,7 +282,7 @@ class HotViews:
                 continue
             self._index.remove(view)
             self._members.leave(chain.from_iterable(view.blocks))
-            self._weight -= view.members + _OVERHEAD_MEMBERS
+            self._grow(view, -view.members, -_VIEW_BYTES)
             self._evictions += 1
 
     def clear(self) -> None:
@@ -276,7 +294,7 @@ class HotViews:
         self._views = {}
         self._members.clear()
         self._index = SelectorIndex()
-        self._weight = 0
+        self._count = self._bytes = 0
 
 
 class _View:
@@ -287,14 +305,16 @@ class _View:
         blocks: the ids in ascending order, in parts. The list and what is in it are replaced, never
             changed: readers hold no lock.
         members: how many ids there are.
+        member_bytes: what each is taken to need.
         used: since the last look at it.
     """
 
-    __slots__ = ("blocks", "members", "name", "used")
+    __slots__ = ("blocks", "member_bytes", "members", "name", "used")
 
-    def __init__(self, name: _Name, ids: Sequence[int]) -> None:
+    def __init__(self, name: _Name, ids: Sequence[int], member_bytes: int) -> None:
         """Take ids in ascending order."""
         self.name, self.members, self.used = name, len(ids), True
+        self.member_bytes = member_bytes
         self.blocks = [
             array("q", ids[start : start + _BLOCK]) for start in range(0, len(ids), _BLOCK)
         ] or [array("q")]
