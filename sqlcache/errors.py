@@ -287,6 +287,13 @@ class SchemaVersionError(DatabaseError):
     """
 
 
+class CompressedError(DatabaseError):
+    """Objects of the database are compressed, and they cannot be read: no library, or damaged.
+
+    It was not touched.
+    """
+
+
 class QueueShutDownError(SqlcacheError, RuntimeError):
     """The work queue was shut down and has no item left: a worker should end."""
 
@@ -507,6 +514,22 @@ class AggregateError(SqlcacheError, RuntimeError):
     def __str__(self) -> str:
         texts = list(dict.fromkeys(map(str, self.errors)))
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+class LeaseLostError(SqlcacheError, RuntimeError):
+    """This process does not lead any more: another one may.
+
+    Attributes:
+        lease: its key.
+        reason: why.
+    """
+
+    def __init__(self, lease: str, reason: str) -> None:
+        super().__init__(lease, reason)
+        self.lease, self.reason = lease, reason
+
+    def __str__(self) -> str:
+        return f"lease {self.lease} is lost: {self.reason}"
 
 
 class InformerStateError(SqlcacheError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Metrics of queues, informers and stores for Prometheus (extra `metrics`).
+"""Metrics of queues, informers, stores and leases for Prometheus (extra `metrics`).
 
     metrics = PrometheusMetrics()  # or PrometheusMetrics(registry)
     queue = WorkQueue("pods", metrics=metrics)
@@ -29,7 +29,15 @@ from sqlcache.store.api import Indexer
 from sqlcache.store.observed import ObservedStore
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        REGISTRY,
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+    )
     from prometheus_client.core import GaugeMetricFamily
     from prometheus_client.registry import Collector
 except ImportError as error:  # pragma: no cover - depends on the installation
@@ -55,7 +63,11 @@ class PrometheusMetrics:
         Raises:
             ValueError: somebody else registered one of the names.
         """
-        self._families = _families(registry)
+        self._registry, self._families = registry, _families(registry)
+
+    def exposition(self) -> tuple[str, bytes]:
+        """Return content type and text of all metrics of the registry, as Prometheus reads them."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
 
     # Stores
 
@@ -141,6 +153,12 @@ class PrometheusMetrics:
     def new_last_resource_version_metric(self, name: str) -> Gauge:
         """Make `reflector_last_resource_version`."""
         return self._families.version.labels(name)
+
+    # Leader election, source: component-base metrics/prometheus/clientgo/leaderelection
+
+    def new_leader_metric(self, name: str) -> Gauge:
+        """Make `leader_election_master_status`."""
+        return self._families.leader.labels(name)
 
 
 def _timed(call: Callable[..., Any], observe: Callable[[float], None]) -> Callable[..., Any]:
@@ -255,6 +273,10 @@ class _Families:
             "reflector_items_per_watch", "Events of each watch.", _ITEM_BUCKETS
         )
         self.version = gauge("reflector_last_resource_version", "The resourceVersion seen last.")
+
+        self.leader = gauge(
+            "leader_election_master_status", "Whether this process holds the lease: 1 or 0."
+        )
 
         self.query_seconds = Histogram(
             "sqlcache_query_duration_seconds",

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from sqlcache.store._sql.compression import Training
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
 from sqlcache.store.scan import DictStore
@@ -29,10 +30,16 @@ def open_file_store(folder: Path, **options: Any) -> SqliteStore:
     return SqliteStore(new_path(folder), **options)
 
 
+class SoonCompressed(SqliteStore):
+    """Trains a dictionary on its first eight objects: zstd wants that many at least."""
+
+    training = Training(first=8)
+
+
 BACKENDS: dict[str, OpenStore] = {
     "dict": lambda folder, **options: DictStore(**options),
     "dict-index": lambda folder, **options: DictIndexStore(**options),
     "sqlite": lambda folder, **options: SqliteStore(None, **options),
-    "sqlite-packed": lambda folder, **options: SqliteStore(None, objects="packed", **options),
+    "sqlite-packed": lambda folder, **options: SoonCompressed(None, objects="packed", **options),
     "sqlite-file": open_file_store,
 }

@@ -1,7 +1,8 @@
-"""Set-up of all tests: failures that explain themselves, hypothesis profiles, thread leaks."""
+"""Set-up of all tests: failures that explain themselves, hypothesis profiles, leaks."""
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -31,3 +32,11 @@ def _no_thread_is_left_behind() -> Iterator[None]:
         if time.monotonic() > deadline:
             pytest.fail(f"the test left threads behind: {', '.join(t.name for t in left)}")
         time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_frozen() -> Iterator[None]:
+    """The bench freezes what it holds; for the tests after it that would all be leaked."""
+    yield
+    if gc.get_freeze_count():
+        gc.unfreeze()

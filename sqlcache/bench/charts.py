@@ -42,9 +42,9 @@ def legend(backends: Sequence[str]) -> str:
     parts = []
     for place, backend in enumerate(backends):
         x = 12 + place * 150
-        parts.append(f'<g class="{_style(place)}">{_marker(place, (x, 12))}</g>')
+        parts.append(f'<g class="{style(place)}">{marker(place, (x, 12))}</g>')
         parts.append(f'<text x="{x + 12}" y="16">{escape(backend)}</text>')
-    return _svg(24, "Markers of the backends", parts)
+    return svg(24, "Markers of the backends", parts)
 
 
 def times_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> str:
@@ -62,7 +62,7 @@ def times_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> s
     axis = _Axis(low, max(high, low + 1))
     parts = list(_rows(lines, backends, lambda result, place, y: _dot(axis, result, place, y)))
     height = _TOP + len(lines) * _row_height(backends)
-    return _svg(height, title, [*_bands(lines, backends), *_grid(axis, height), *parts])
+    return svg(height, title, [*_bands(lines, backends), *_grid(axis, height), *parts])
 
 
 def bytes_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> str:
@@ -75,7 +75,7 @@ def bytes_chart(lines: Sequence[Line], backends: Sequence[str], title: str) -> s
     scale = (WIDTH - _LEFT - _RIGHT - 90) / most
     parts = list(_rows(lines, backends, lambda result, place, y: _bar(scale, result, place, y)))
     height = _TOP + len(lines) * _row_height(backends)
-    return _svg(height, title, [*_bands(lines, backends), *parts])
+    return svg(height, title, [*_bands(lines, backends), *parts])
 
 
 def _row_height(backends: Sequence[str]) -> int:
@@ -104,7 +104,7 @@ def _rows(
             if result is None:
                 continue
             if result.error is None:
-                yield f'<g class="{_style(place)}">{mark(result, place, y)}</g>'
+                yield f'<g class="{style(place)}">{mark(result, place, y)}</g>'
             else:
                 yield _failure(result, place, y)
 
@@ -134,7 +134,7 @@ def _dot(axis: _Axis, result: Result, place: int, y: float) -> str:
     return (
         f"<g><title>{escape(said)}</title>"
         f'<path class="whisker" d="M{x:.1f} {y:.1f}H{end:.1f}m0 -3v6"/>'
-        f"{_marker(place, (x, y))}</g>"
+        f"{marker(place, (x, y))}</g>"
     )
 
 
@@ -144,7 +144,7 @@ def _bar(scale: float, result: Result, place: int, y: float) -> str:
     return (
         f"<g><title>{escape(f'{result.backend}: {text}')}</title>"
         f'<rect class="bar" x="{_LEFT}" y="{y - 4:.1f}" width="{max(1.0, width):.1f}" height="8"/>'
-        f"{_marker(place, (_LEFT + width, y))}"
+        f"{marker(place, (_LEFT + width, y))}"
         f'<text class="small" x="{_LEFT + width + 10:.1f}" y="{y + 4:.1f}">{text}</text></g>'
     )
 
@@ -152,7 +152,7 @@ def _bar(scale: float, result: Result, place: int, y: float) -> str:
 def _failure(result: Result, place: int, y: float) -> str:
     reason = (result.error or "").partition(":")[0]
     return (
-        f'<g class="{_style(place)}">{_marker(place, (_LEFT + 6, y))}</g>'
+        f'<g class="{style(place)}">{marker(place, (_LEFT + 6, y))}</g>'
         f'<text class="small" x="{_LEFT + 16}" y="{y + 4:.1f}">{escape(reason)}'
         f"<title>{escape(f'{result.backend}: {result.error}')}</title></text>"
     )
@@ -176,7 +176,8 @@ def _tick(decade: int) -> str:
     return f"{us / 1e6:g} s"
 
 
-def _marker(place: int, at: Point) -> str:
+def marker(place: int, at: Point) -> str:
+    """Return the mark of the backend that comes in this place, 0 for the first."""
     x, y = at
     shapes: list[Sequence[Point]] = [
         ((-1, -1), (1, -1), (1, 1), (-1, 1)),  # square
@@ -194,11 +195,13 @@ def _marker(place: int, at: Point) -> str:
     return f'<polygon points="{points}"/>'
 
 
-def _style(place: int) -> str:
+def style(place: int) -> str:
+    """Return the style class of the backend that comes in this place."""
     return f"b{place % 7}"
 
 
-def _svg(height: float, title: str, parts: Sequence[str]) -> str:
+def svg(height: float, title: str, parts: Sequence[str]) -> str:
+    """Return a picture of the page's width that has these parts."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{''.join(parts)}</svg>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlcache.bench.results import Result
+from sqlcache.bench.results import QUOTED, Result
 
 _US_PER_MS, _US_PER_S = 1e3, 1e6
 _SAME = 1.1  # ratios below this are noise on a shared machine
@@ -32,7 +32,10 @@ def times(ratio: float) -> str:
 
 
 def cell(result: Result | None) -> str:
-    """Return what a table shows: `p50 / p99` in microseconds, a size, or why there is neither."""
+    """Return what a table shows: `p50 / p99` in microseconds, a size, or why there is neither.
+
+    A figure that is quoted is one number: nobody knows its percentiles.
+    """
     if result is None:
         return "-"
     if result.error is not None:
@@ -40,6 +43,8 @@ def cell(result: Result | None) -> str:
     if result.bytes is not None:
         return size(result.bytes)
     median, high = result.us(0.5), result.us(0.99)
+    if median is not None and QUOTED in result.fields:
+        return number(median)
     return "-" if median is None or high is None else f"{number(median)} / {number(high)}"
 
 

@@ -1,13 +1,12 @@
-"""A ListWatch that lists pods kept as JSON bytes in this process: relists without a server.
+"""A ListWatch over pods kept as JSON bytes in this process: lists and relists without a server.
 
-It decodes as the transport does, object by object, so what a relist costs an informer and its
-readers is here but for the network. Its watches stay silent until the next list is offered; then
-they end with 410.
+It decodes object by object, as the transport does, so what a relist costs an informer and its
+readers is here but for the network. Its watches stay silent until another list is offered and
+`expire` is called; then they end with 410.
 """
 
 from __future__ import annotations
 
-import io
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -16,12 +15,10 @@ from typing import Any
 import orjson
 
 from sqlcache.client.api import Event, Page
-from sqlcache.clock import StopSignal, paced
-from sqlcache.dumps._documents import Array, Mapping
-from sqlcache.dumps._json import JsonText
 from sqlcache.objects import Object
 
 _EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+_END = {"k8s.io/initial-events-end": "true"}
 
 
 class PreparedList:
@@ -30,72 +27,72 @@ class PreparedList:
     Attributes:
         documents: the pods as JSON; bytes are nothing to the garbage collector.
         listed_at: `time.perf_counter()` of the last request for a list.
+        supports_watch_list: whether lists may be streamed.
     """
 
-    supports_watch_list = False
+    def __init__(self, objs: Iterable[Object], *, streamed: bool = True) -> None:
+        """Take the pods of the first list.
 
-    def __init__(self, objs: Iterable[Object]) -> None:
-        """Take the pods of the first list."""
+        Args:
+            objs: the pods.
+            streamed: answer a streaming list, as an informer asks for first.
+        """
         self.documents = [orjson.dumps(obj) for obj in objs]
         self.listed_at = 0.0
-        self._version = 0
-        self._changed = threading.Condition()
-        self.offer()
+        self.supports_watch_list = streamed
+        self.changed = threading.Condition()
+        self._version = 1
 
     def offer(self) -> str:
-        """Have the documents as they are now listed; return the list's resourceVersion."""
-        body = b'"kind":"PodList","apiVersion":"v1","items":[%s]}' % b",".join(self.documents)
-        with self._changed:
-            self._version += 1
-            head = b'{"metadata":{"resourceVersion":"%d"},' % self._version
-            self._body = head + body
-            return str(self._version)
-
-    def expire(self) -> None:
-        """End the watches that do not know of the offer."""
-        with self._changed:
-            self._changed.notify_all()
-
-    def list_page(self, *, stop: StopSignal, **options: Any) -> Page:
-        """Return the whole list in one page."""
-        self.listed_at = time.perf_counter()
-        content: Any = io.BytesIO(self._body)  # all that JsonText needs of a file is read()
-        document = next(JsonText("list", content).documents())
-        if not isinstance(document, Mapping):
-            raise TypeError("a list is a mapping")
-        return {
-            name: list(paced(value.items)) if isinstance(value, Array) else value
-            for name, value in document.fields
-        }
-
-    def watch(self, *, resource_version: str, **options: Any) -> _SilentWatch:
-        """Open a watch from the last list."""
-        return _SilentWatch(self, resource_version)
-
-    def newer(self, resource_version: str) -> bool:
-        """Return whether another list was offered."""
-        return str(self._version) != resource_version
+        """Have the documents listed as they are now; return the list's resourceVersion."""
+        self._version += 1
+        return self.resource_version
 
     @property
-    def changed(self) -> threading.Condition:
-        """Notified when a watch has to look again."""
-        return self._changed
+    def resource_version(self) -> str:
+        """The list's resourceVersion."""
+        return str(self._version)
+
+    def expire(self) -> None:
+        """End the watches that do not know of the last offer."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def list_page(self, **options: Any) -> Page:
+        """Return the whole list in one page."""
+        self.listed_at = time.perf_counter()
+        metadata = {"resourceVersion": self.resource_version}
+        return {"kind": "PodList", "metadata": metadata, "items": map(orjson.loads, self.documents)}
+
+    def watch(
+        self, *, resource_version: str, send_initial_events: bool, **options: Any
+    ) -> _SilentWatch:
+        """Open a watch, with the list before it if that is asked for."""
+        if send_initial_events:
+            self.listed_at = time.perf_counter()
+            return _SilentWatch(self, self.resource_version, listing=True)
+        return _SilentWatch(self, resource_version, listing=False)
 
 
 class _SilentWatch:
-    def __init__(self, prepared: PreparedList, resource_version: str) -> None:
-        self._prepared, self._version = prepared, resource_version
+    def __init__(self, prepared: PreparedList, version: str, *, listing: bool) -> None:
+        self._prepared, self._version, self._listing = prepared, version, listing
         self._closed = False
 
     def close(self) -> None:
-        with self._prepared.changed:
-            self._closed = True
-            self._prepared.changed.notify_all()
+        self._closed = True
+        self._prepared.expire()
 
     def __iter__(self) -> Iterator[Event]:
+        if self._listing:
+            for document in self._prepared.documents:
+                yield orjson.loads(b'{"type":"ADDED","object":%b}' % document)
+            metadata = {"resourceVersion": self._version, "annotations": _END}
+            yield {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": metadata}}
+            self._listing = False
         with self._prepared.changed:
             self._prepared.changed.wait_for(
-                lambda: self._closed or self._prepared.newer(self._version)
+                lambda: self._closed or self._prepared.resource_version != self._version
             )
         if not self._closed:
             yield {"type": "ERROR", "object": _EXPIRED}

@@ -7,10 +7,14 @@ informers commonly strip. What differs from pod to pod in a cluster differs here
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from random import Random
 from typing import Any
 
 import orjson
+
+from sqlcache.bench.workloads import BATCH
+from sqlcache.objects import Objects
 
 _APPS = 400
 _NODES = 3000
@@ -30,6 +34,13 @@ def realistic_pods(pods: int, seed: int) -> Iterator[bytes]:
     apps = [_App(random, number) for number in range(min(_APPS, max(1, pods // 10)))]
     for number in range(pods):
         yield orjson.dumps(random.choice(apps).pod(random, number))
+
+
+def decoded_batches(pods: int, seed: int) -> Iterator[Objects]:
+    """Yield the same pods decoded, in batches of an informer's size."""
+    documents = realistic_pods(pods, seed)
+    while chunk := [orjson.loads(document) for document in islice(documents, BATCH)]:
+        yield chunk
 
 
 class _App:

@@ -13,10 +13,11 @@ from itertools import groupby
 from typing import Any
 
 from sqlcache.bench import charts
+from sqlcache.bench.curves import curves_chart
 from sqlcache.bench.results import Run
 from sqlcache.bench.scenarios import SCENARIOS
 from sqlcache.bench.sentences import sentence
-from sqlcache.bench.tables import LEGEND, Line, failures, lines, machine
+from sqlcache.bench.tables import LEGEND, Line, columns, failures, lines, machine
 
 # Okabe and Ito's colours; in the dark the lighter ones of them, so that all stand out.
 _LIGHT = ("#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#000000", "#56b4e9")
@@ -64,7 +65,7 @@ def html(run: Run) -> str:
             f'<p class="faint">{escape(machine(run))}</p>',
             *(f'<p class="failure">{escape(text)}</p>' for text in failures(run.results)),
             f"<p>{_KEY}</p>",
-            f'<div class="legend">{charts.legend(parameters.backends)}</div>',
+            f'<div class="legend">{charts.legend(_backends(run))}</div>',
             *_sections(run),
             "<h2>Run</h2>",
             _facts({**run.environment, **parameters.to_json()}),
@@ -86,19 +87,28 @@ def _variables(colours: Sequence[str]) -> str:
     return " ".join(f"--b{number}: {colour};" for number, colour in enumerate(colours))
 
 
+def _backends(run: Run) -> list[str]:
+    return columns(lines(run.results), run.parameters.backends)
+
+
 def _sections(run: Run) -> Iterator[str]:
-    backends = run.parameters.backends
+    backends = _backends(run)
     for name, group in groupby(lines(run.results), key=lambda line: line.scenario):
         rows = list(group)
         yield f'<h2 id="{escape(name)}">{escape(name)}</h2>'
         yield f'<p class="faint">{escape(SCENARIOS[name].summary)}</p>'
         yield f"<p>{escape(sentence(run.results, name))}.</p>"
         sizes = [row for row in rows if any(of.bytes for of in row.by_backend.values())]
-        yield charts.bytes_chart(sizes, backends, f"{name}: memory")
         timed = [row for row in rows if row not in sizes]
-        yield charts.times_chart(timed, backends, f"{name}: times")
+        if axis := SCENARIOS[name].axis:
+            yield curves_chart(sizes, backends, axis, f"{name}: memory")
+            yield curves_chart(timed, backends, axis, f"{name}: times")
+        else:
+            yield charts.bytes_chart(sizes, backends, f"{name}: memory")
+            yield charts.times_chart(timed, backends, f"{name}: times")
         yield f"<details><summary>Numbers ({escape(LEGEND)})</summary>"
-        yield f'<div class="scroll">{_table(rows, backends)}</div></details>'
+        table = _table(rows, columns(rows, run.parameters.backends))
+        yield f'<div class="scroll">{table}</div></details>'
 
 
 def _table(rows: Sequence[Line], backends: Sequence[str]) -> str:

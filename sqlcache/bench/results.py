@@ -18,6 +18,7 @@ import orjson
 from sqlcache.bench.measuring import percentile
 
 Row = dict[str, Any]
+QUOTED = "quoted"  # field of a result that this run did not measure: where its one figure is from
 CSV_COLUMNS = (
     "scenario", "backend", "variant", "query", "pods", "matches", "n",
     "min_us", "p50_us", "p99_us", "bytes", "peak_rss_bytes", "error",

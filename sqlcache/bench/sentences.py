@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sqlcache.bench import client_go
 from sqlcache.bench.backends import MODEL
 from sqlcache.bench.figures import duration, number, size, times
 from sqlcache.bench.results import Result
@@ -86,9 +87,46 @@ def _memory(results: Sequence[Result], scenario: str) -> list[str]:
     return parts
 
 
+def _each_headline(results: Sequence[Result], scenario: str) -> list[str]:
+    return [
+        part
+        for line in headlines(results, scenario)
+        for part in _compared(results, line, _P50)[:1] or _sizes(results, line)
+    ]
+
+
+def _sizes(results: Sequence[Result], line: tuple[str, str, int, str]) -> list[str]:
+    measured = [each for each in results if each.line == line and each.bytes]
+    known = {each.backend: float(each.bytes or 0) for each in measured}
+    if not known:
+        return []
+    _, query, pods, variant = line
+    return [f"{query}, {variant}, {pods:,} pods: {_ranking(known, size)}"]
+
+
+def _churn(results: Sequence[Result], scenario: str) -> list[str]:
+    lines = headlines(results, scenario)
+    if not lines:
+        return []
+    measured = [each for each in results if each.line == lines[0] and each.samples_us]
+    shares = ", ".join(
+        f"{each.backend} {each.fields['writes_per_s']:,} with"
+        f" {100 * each.fields['writer_cpu_share']:.0f} % of a core"
+        for each in measured
+    )
+    told = [f"writes a second: {shares}"] if measured else []
+    return [*_each_headline(results, scenario), *told]
+
+
+def _versus_go(results: Sequence[Result], scenario: str) -> list[str]:
+    return [*_each_headline(results, scenario), f"figures of client-go: {client_go.source()}"]
+
+
 def _contention(results: Sequence[Result], scenario: str) -> list[str]:
     parts = []
-    for line in headlines(results, scenario)[:2]:
+    for line in headlines(results, scenario):
+        if line[1] != "read":
+            continue
         _, _, pods, variant = line
         measured = [each for each in results if each.line == line and each.samples_us]
         slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
@@ -101,10 +139,43 @@ def _contention(results: Sequence[Result], scenario: str) -> list[str]:
     return parts
 
 
+def _controllers(results: Sequence[Result], scenario: str) -> list[str]:
+    parts: list[str] = []
+    for line in headlines(results, scenario):
+        _, query, _, variant = line
+        measured = [each for each in results if each.line == line and each.samples_us]
+        if query.startswith("pod lookup"):
+            parts += _compared(results, line, _P50)
+        elif " wait, " in query and measured:
+            slowest = {each.backend: each.us(_P99) or 0.0 for each in measured}
+            parts.append(f"{query}, {variant}, p99: {_ranking(slowest, duration)}")
+            parts += _waits(slowest)
+        elif query.startswith("whole") and measured:
+            rates = ", ".join(
+                f"{each.backend} {number(each.fields['syncs_per_s'])}" for each in measured
+            )
+            parts.append(f"syncs/s of {variant}: {rates}")
+    return parts
+
+
+def _waits(values: Mapping[str, float]) -> Iterable[str]:
+    ours, scan = values.get(_OURS), values.get(MODEL)
+    if not ours or not scan:
+        return []
+    less = ours <= scan
+    ratio = number(scan / ours if less else ours / scan)
+    return [f"{_OURS} waits {ratio} times {'less' if less else 'longer'} than {MODEL}"]
+
+
 _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "update": _writes,
     "load": _writes,
     "replace": _writes,
     "memory": _memory,
     "contention": _contention,
+    "gc": _each_headline,
+    "cardinality": _each_headline,
+    "churn": _churn,
+    "vs-go": _versus_go,
+    "controllers": _controllers,
 }

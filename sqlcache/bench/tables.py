@@ -69,10 +69,15 @@ def short(results: Sequence[Result]) -> list[Line]:
     return lines(results, set(wanted))
 
 
+def columns(of: Iterable[Line], backends: Sequence[str]) -> list[str]:
+    """Return the columns of a table: the run's backends, then those whose figures are quoted."""
+    return list(dict.fromkeys((*backends, *(name for line in of for name in line.by_backend))))
+
+
 def text(run: Run) -> str:
     """Return the table for a terminal, aligned, then the sentences and what went wrong."""
     blocks = [
-        "\n".join(_aligned([_header(run), *_rows(run, list(group))], _title(name)))
+        "\n".join(_aligned(_rows(list(group), run.parameters.backends), _title(name)))
         for name, group in groupby(lines(run.results), key=lambda line: line.scenario)
     ]
     said = [*sentences(run.results), *failures(run.results)]
@@ -85,14 +90,14 @@ def _title(name: str) -> str:
     return f"{name}: {SCENARIOS[name].summary}"
 
 
-def _header(run: Run) -> list[str]:
-    return ["QUERY", "VARIANT", "PODS", "MATCHES", *(map(str.upper, run.parameters.backends))]
-
-
-def _rows(run: Run, of: Sequence[Line]) -> Iterator[list[str]]:
-    for line in of:
-        cells = line.cells(run.parameters.backends)
-        yield [line.query, line.variant, f"{line.pods:,}", line.matched, *cells]
+def _rows(of: Sequence[Line], backends: Sequence[str]) -> list[list[str]]:
+    names = columns(of, backends)
+    header = ["QUERY", "VARIANT", "PODS", "MATCHES", *map(str.upper, names)]
+    rows = [
+        [line.query, line.variant, f"{line.pods:,}", line.matched, *line.cells(names)]
+        for line in of
+    ]
+    return [header, *rows]
 
 
 def _aligned(rows: list[list[str]], title: str) -> Iterator[str]:
@@ -117,10 +122,11 @@ def failures(results: Iterable[Result]) -> list[str]:
 
 def markdown(of: Sequence[Line], backends: Sequence[str]) -> str:
     """Return rows as a Markdown table, `p50 / p99 us` in the cells."""
-    header = ["pods", "query", "matches", *backends]
-    rules = ["---:", "---", "---:", *("---:" for _ in backends)]
+    names = columns(of, backends)
+    header = ["pods", "query", "matches", *names]
+    rules = ["---:", "---", "---:", *("---:" for _ in names)]
     rows = [
-        [f"{line.pods:,}", f"{line.query}; {line.variant}", line.matched, *line.cells(backends)]
+        [f"{line.pods:,}", f"{line.query}; {line.variant}", line.matched, *line.cells(names)]
         for line in of
     ]
     return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in [header, rules, *rows])

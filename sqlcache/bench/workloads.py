@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, cycle, islice
 from random import Random
 from typing import Any, NamedTuple
 
 import orjson
 
+from sqlcache.lister import PodLister
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.selectors import Selector, parse
+from sqlcache.store.api import Indexer
 
+Event = dict[str, Any]
 Column = Sequence[tuple[str, str]]  # label key and value of each pod
 NARROW, BROAD = 0.001, 0.1  # 150 and 15,000 of 150,000 pods
 ZIPF_EXPONENT = 1.1  # as in the figures of client-go that the project compares with
@@ -96,6 +100,11 @@ def uniform(random: Random, size: int, key: str, values: int) -> Column:
     return [labels[number] for number in spread(random, size, values)]
 
 
+def unique(random: Random, size: int, key: str) -> Column:
+    """Return a column with another value of ten characters on each pod, as a job's uid tail."""
+    return [(key, f"{random.getrandbits(16):04x}{number:06x}") for number in range(size)]
+
+
 def zipf(random: Random, size: int, key: str, values: int) -> Column:
     """Return a column in which the value of rank r is on a share of pods that falls as r^-1.1."""
     labels = [(key, f"{key}-{rank}") for rank in range(1, values + 1)]
@@ -154,7 +163,7 @@ def decoded(objs: Iterable[Object]) -> Objects:
     return result
 
 
-def added(objs: Iterable[Object]) -> list[list[dict[str, Any]]]:
+def added(objs: Iterable[Object]) -> list[list[Event]]:
     """Return ADDED events for objects, in batches of `BATCH`."""
     events = iter([{"type": "ADDED", "object": obj} for obj in objs])
     return list(iter(lambda: list(islice(events, BATCH)), []))
@@ -183,6 +192,15 @@ def service_questions(pods: int, namespace: str = "shop") -> Iterator[Question]:
         yield question(namespace, f"svc=svc-{number}")
 
 
+def repeated(store: Indexer, questions: Sequence[Question]) -> Iterator[Callable[[], Objects]]:
+    """Return calls of a lister that ask the questions in turn, without end."""
+    lister = PodLister(store)
+    return (
+        partial(lister.pods(question.namespace).list, question.selector)
+        for question in cycle(questions)
+    )
+
+
 class Feed:
     """Watch events that change pods of a list, which is kept up to date.
 
@@ -200,12 +218,14 @@ class Feed:
         self.pods = pods
         self._random = Random(f"feed {seed}")  # noqa: S311 - not for secrets
         self._version = 10_000_000
+        order = Random(f"turns {seed}")  # noqa: S311 - not for secrets
+        self._turns = cycle(order.sample(range(len(pods)), len(pods)))
         self._values: dict[str, list[str]] = {
             key: sorted({labels_of(pod)[key] for pod in pods})
             for key in pods[0]["metadata"]["labels"]
         }
 
-    def batch(self, size: int, changed: int | None) -> list[dict[str, Any]]:
+    def batch(self, size: int, changed: int | None) -> list[Event]:
         """Return MODIFIED events for `size` different pods.
 
         Args:
@@ -218,6 +238,15 @@ class Feed:
             count = place % 2 if changed is None else changed
             events.append({"type": "MODIFIED", "object": self._changed(number, count)})
         return events
+
+    def turn(self, size: int) -> list[Event]:
+        """Return MODIFIED events that change one label of the next pods.
+
+        Args:
+            size: number of events; every pod has its turn before any has another one.
+        """
+        numbers = islice(self._turns, size)
+        return [{"type": "MODIFIED", "object": self._changed(number, 1)} for number in numbers]
 
     def _changed(self, number: int, changed: int) -> Object:
         obj: Object = orjson.loads(orjson.dumps(self.pods[number]))

@@ -20,6 +20,7 @@ SUMMARIES = {
     "mirror": "Keep a database file true to a cluster.",
     "get": "Show objects, as kubectl get does.",
     "watch": "Show objects of a cluster and every change, as kubectl get -w.",
+    "run": "Run controllers on a cluster.",
     "explain": "Tell how a label selector is answered.",
     "stats": "Tell what a store holds and which label keys cost most.",
     "migrate": "Bring a database file to another schema version.",

@@ -9,13 +9,13 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from sqlcache.cli._errors import describe, one_line
-from sqlcache.client import ListWatch
+from sqlcache.client import ListWatch, Resource
 from sqlcache.client.discovery import ApiResource, discover, find
 from sqlcache.clock import MonotonicClock, StopSignal
 from sqlcache.errors import (
@@ -26,6 +26,10 @@ from sqlcache.errors import (
     SqlcacheError,
 )
 from sqlcache.objects import Object
+
+if TYPE_CHECKING:
+    from sqlcache.client.objects import ApiObjects
+    from sqlcache.client.transport import ApiListWatch
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,12 +68,16 @@ class Part(NamedTuple):
     fields: str = ""
 
 
+_EVERYTHING = Part()
+
+
 class Cluster:
     """An API server, as a user. Close it.
 
     Attributes:
         address: of the API server, without credentials.
         namespace: where commands look unless told otherwise.
+        in_cluster: whether the configuration is that of the pod that this runs in.
     """
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
@@ -82,6 +90,7 @@ class Cluster:
         try:
             from sqlcache.client.documents import ApiDocuments
             from sqlcache.client.kubeconfig import choose_context, pod_namespace
+            from sqlcache.client.objects import ApiObjects
             from sqlcache.client.transport import ApiListWatch, connect
         except ImportError as error:
             raise ClusterError(
@@ -89,7 +98,9 @@ class Cluster:
             ) from error
         chosen = choose_context(kubeconfig, context)
         self.namespace = chosen.namespace if chosen else pod_namespace()
-        self._client, self._list_watch = connect(kubeconfig, context), ApiListWatch
+        self.in_cluster = chosen is None
+        self._client = connect(kubeconfig, context)
+        self._list_watch, self._api_objects = ApiListWatch, ApiObjects
         url = urlsplit(self._client.configuration.host)
         self.address = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
         self._closing = ExitStack()
@@ -128,13 +139,28 @@ class Cluster:
 
     def list_watch(self, resource: ApiResource, part: Part) -> ListWatch:
         """Return what lists and watches a part of a resource."""
+        inside = part.namespace if resource.namespaced else ""
+        return self.list_watch_of(resource.resource, part._replace(namespace=inside))
+
+    def list_watch_of(self, resource: Resource, part: Part = _EVERYTHING) -> ApiListWatch:
+        """Return what lists and watches a part of a resource that need not be looked up."""
         made = self._list_watch(
             self._client,
-            resource.resource,
-            namespace=part.namespace if resource.namespaced else "",
+            resource,
+            namespace=part.namespace,
             label_selector=part.labels,
             field_selector=part.fields,
         )
+        self._closing.callback(made.close)
+        return made
+
+    def objects_api(self, **limits_s: float) -> ApiObjects:
+        """Return what reads and writes single objects.
+
+        Args:
+            limits_s: see `ApiObjects`.
+        """
+        made = self._api_objects(self._client, **limits_s)
         self._closing.callback(made.close)
         return made
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -217,8 +217,13 @@ class Followed:
         except ApiStatusError as error:
             self._refused(error)
             raise
-        self.listed += len(page.get("items") or ())
+        page["items"] = self._counted(page.get("items") or ())
         return page
+
+    def _counted(self, items: Iterable[Object]) -> Iterator[Object]:
+        for item in items:
+            self.listed += 1
+            yield item
 
     def watch(self, **options: Any) -> Watch:
         """Open a watch. See `ListWatch.watch`."""

@@ -37,8 +37,9 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     "  sqlcache bench -o json --report bench.html > bench.json",
     help="Compare the backends: the same pods and selectors on each, in one run.\n\n"
     "Each backend has a process of its own; answers are compared with those of the dict scan"
-    " before anything is timed. Without SCENARIO all are run, but for `soak`; `first-sync` not with"
-    " --quick, `dump` only with a file.\n\n"
+    " before anything is timed. Without SCENARIO all are run, but for `soak`; `first-sync`, `gc`,"
+    " `cardinality`, `churn`, `vs-go` and `controllers` not with --quick, `dump` only with a"
+    " file.\n\n"
     f"\b\nScenarios:\n{_NAMES}",
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")

@@ -67,4 +67,11 @@ def _summary(found: StoreStats) -> str:
     }
     if found.database_bytes is not None:
         facts["Database"] = f"{found.database_bytes} bytes"
+    for body in found.bodies:
+        if body.dictionary is None:
+            facts["Plain objects"] = f"{body.objects}, {body.bytes} bytes"
+        else:
+            facts[f"Dict. {body.dictionary}"] = (
+                f"{body.objects} objects, {body.bytes} bytes, {body.plain_bytes} as JSON"
+            )
     return "".join(f"{f'{name}:':<18}{value}\n" for name, value in facts.items()) + "\n"

@@ -22,7 +22,11 @@ from urllib.parse import quote
 from sqlcache.clock import StopSignal
 from sqlcache.objects import Object, Objects
 
-Page: TypeAlias = dict[str, Any]  # {"metadata": {"resourceVersion", "continue"?}, "items": [...]}
+Page: TypeAlias = dict[str, Any]
+"""`{"metadata": {"resourceVersion", "continue"?}, "items": …}`, with `kind` and `apiVersion` of the
+list. The items are a list, or for a long one an iterator that decodes them while they come; that is
+read to its end or closed, and raises what `list_page` raises.
+"""
 Event: TypeAlias = dict[str, Any]  # {"type": "ADDED", "object": {...}}
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"  # the cause of a refused create

@@ -10,9 +10,11 @@ Source: client-go rest/request.go, rest/client.go.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -137,7 +139,11 @@ class Connections:
                 preload_content=False,
             )
         except CUT_ERRORS as error:
+            call.over()
             raise connection_error(error) from error
+        except BaseException:
+            call.over()
+            raise
         finally:
             _CALLS.current = None
         if response.status >= 400:
@@ -188,12 +194,19 @@ class Call:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
+        self._copied = False  # the socket is ours to close
         self._cut = False
 
-    def uses(self, connected: socket.socket | None) -> None:
-        """Take note of the socket, and cut it if that was asked for."""
+    def uses(self, connected: socket.socket | None, *, copied: bool = False) -> None:
+        """Take note of the socket, and cut it if that was asked for.
+
+        Args:
+            connected: the socket, or one that is being connected.
+            copied: it is a copy, to be closed when it is no longer needed.
+        """
         with self._lock:
-            self._socket = connected
+            self._let_go()
+            self._socket, self._copied = connected, copied
             if self._cut:
                 _shut(connected)
 
@@ -206,7 +219,12 @@ class Call:
     def over(self) -> None:
         """Forget the socket: it may serve somebody else now."""
         with self._lock:
-            self._socket = None
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._socket is not None and self._copied:
+            self._socket.close()
+        self._socket, self._copied = None, False
 
 
 class _CallOfThread(threading.local):
@@ -223,14 +241,72 @@ def _shut(connected: socket.socket | None) -> None:
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
+def _connected(
+    host: str,
+    port: int,
+    timeout_s: float | None,
+    options: Iterable[tuple[int, int, int | bytes]] | None,
+    call: Call | None,
+) -> socket.socket:
+    """Return a socket that is connected to the first address of a host that answers."""
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host.strip("[]"), port, type=socket.SOCK_STREAM
+    ):
+        connected = socket.socket(family, kind, protocol)
+        try:
+            for option in options or ():
+                connected.setsockopt(*option)
+            connected.setblocking(False)
+            state = connected.connect_ex(address)
+            if call is not None:  # not before: what is not under way cannot be cut
+                call.uses(connected.dup(), copied=True)
+            if state == errno.EINPROGRESS:
+                if not urllib3.util.wait_for_write(connected, timeout_s):
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                state = connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if state:
+                raise OSError(state, os.strerror(state))
+            connected.settimeout(timeout_s)
+        except OSError as error:
+            connected.close()
+            failure = error
+        except BaseException:
+            connected.close()
+            raise
+        else:
+            return connected
+    raise failure or OSError(f"{host} has no address")
+
+
 class _Tracked:
     """Tells the thread's call which socket serves it."""
 
     sock: socket.socket | None
+    host: str
+    port: int
+    timeout: float | None
+    socket_options: Iterable[tuple[int, int, int | bytes]] | None
+    _dns_host: str
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]
         self._tell()
+
+    def _new_conn(self) -> socket.socket:
+        """Connect as urllib3 does, but tell of the socket before that is done.
+
+        The call has a copy, since a TLS handshake takes the socket itself away.
+        """
+        call = _CALLS.current
+        try:
+            return _connected(self._dns_host, self.port, self.timeout, self.socket_options, call)
+        except TimeoutError as error:
+            raise urllib3.exceptions.ConnectTimeoutError(
+                self, f"{self.host} did not answer within {self.timeout} s"
+            ) from error
+        except OSError as error:
+            raise urllib3.exceptions.NewConnectionError(self, str(error)) from error
 
     def request(self, *args: Any, **options: Any) -> None:
         self._tell()

@@ -9,8 +9,8 @@ time and a third of the memory; long lists object by object while they come.
 Promises
 - Every wait on the network has a limit: to connect, between two bytes of a list, between two bytes
   of a watch. A server that falls silent with its socket open costs at most `watch_silence_s`.
-- A stop signal, or `close` of a watch, cuts the connection at once, whatever is blocked on it;
-  while it is still being made, within `connect_timeout_s`.
+- A stop signal, or `close` of a watch, cuts the connection at once, whatever is blocked on it, also
+  while it is being made; looking a name up, or a plug-in for credentials, is waited for.
 - Label and field selector are sent with lists and watches alike.
 
 Elsewhere: connections and configuration (client.connections), single objects (client.objects),
@@ -20,7 +20,9 @@ Source: client-go rest/request.go; https://kubernetes.io/docs/reference/using-ap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -45,7 +47,7 @@ __all__ = ["ApiListWatch", "ApiWatch", "Resource", "connect"]
 # The server sends a BOOKMARK about every minute. Where it sends none, a quiet watch is opened anew
 # this often, which costs one request and misses nothing.
 WATCH_SILENCE_S = 120.0
-WHOLE_BYTES = 4 << 20  # a list up to this is decoded in one call: some 10 ms
+WHOLE_BYTES = 1 << 20  # a list up to this is decoded in one call: some 3 ms
 _CHUNK_BYTES = 1 << 16
 
 
@@ -108,12 +110,17 @@ class ApiListWatch:
             query["continue"] = continue_token
         call = Call()
         forget = stop.call(call.cut)
-        try:
-            response = self._request(query, self._read_timeout_s, call)
-            page = _page(response)
-        finally:
+
+        def over() -> None:
             forget()
             call.over()
+
+        try:
+            body = _Body(self._request(query, self._read_timeout_s, call), over)
+        except BaseException:
+            over()
+            raise
+        page = _page(body)
         if not isinstance(page, dict):
             raise ApiDecodeError(f"the API server sent no list: {shown(page)}")
         return page
@@ -216,49 +223,64 @@ def _source(host: str, path: str, selectors: dict[str, str]) -> str:
     return urlunsplit((parts.scheme, name, parts.path, urlencode(selectors), ""))
 
 
-def _page(response: Any) -> Any:
-    """Return a decoded list; a long one is decoded object by object while it comes.
+def _page(body: _Body) -> Any:
+    """Return a decoded list; the items of a long one are decoded one by one while they come.
 
     A relist comes in one answer, hundreds of megabytes for a large cluster. Decoding it in one call
-    would stop all threads for seconds and need the bytes at the same time as the objects.
+    would stop all threads for seconds, and all its objects would be there at once.
     """
-    content: Any = _Content(response)  # all that JsonText needs of a file is read()
-    try:
+    with body.finished_if_it_fails():
         start = b""
-        while len(start) < WHOLE_BYTES and (more := content.read(WHOLE_BYTES - len(start))):
+        while len(start) < WHOLE_BYTES and (more := body.read(WHOLE_BYTES - len(start))):
             start += more
-        if content.complete:
+        if body.complete:
+            body.finish()
             return decoded(start)
-        content.unread(start)
-        documents = JsonText("list", content).documents()
-        document = next(documents)
+        body.unread(start)
+        content: Any = body  # all that JsonText needs of a file is read()
+        document = next(JsonText("list", content).documents())
         if not isinstance(document, Mapping):
             raise ApiDecodeError("the API server sent no list but a long array")
-        return {
-            name: list(paced(value.items)) if isinstance(value, Array) else value
-            for name, value in document.fields
-        }
-    except DumpError as error:
-        raise ApiDecodeError(f"the API server sent no JSON: {error}") from error
+        page: Page = {}
+        for name, value in document.fields:
+            if name == "items" and isinstance(value, Array) and "metadata" in page:
+                # Servers send them last.
+                return {**page, "items": _items(value.items, document.fields, body)}
+            page[name] = list(paced(value.items)) if isinstance(value, Array) else value
+        body.finish()
+        return page
+
+
+def _items(items: Iterator[Any], fields: Iterator[tuple[str, Any]], body: _Body) -> Iterator[Any]:
+    try:
+        with body.finished_if_it_fails():
+            yield from paced(items)
+            for _, value in fields:  # to the end, so that the connection can be used again
+                if isinstance(value, Array):
+                    deque(value.items, maxlen=0)
     finally:
-        if content.complete:
-            response.release_conn()
-        else:
-            response.close()
+        body.finish()
 
 
-class _Content:
-    """A response's body to be read in pieces."""
+class _Body:
+    """A response's body, read in pieces.
 
-    def __init__(self, response: Any) -> None:
-        self._response = response
+    Attributes:
+        complete: whether all of it was read.
+    """
+
+    def __init__(self, response: Any, over: Callable[[], None]) -> None:
+        """Take a response, and what is to be called when it is done with."""
+        self._response, self._over = response, over
         self._start = b""
-        self.complete = False
+        self.complete = self._finished = False
 
     def unread(self, start: bytes) -> None:
+        """Have this read once more."""
         self._start = start
 
     def read(self, size: int) -> bytes:
+        """Return at most so many bytes, none at the end."""
         if self._start:
             start, self._start = self._start, b""
             return start
@@ -268,6 +290,29 @@ class _Content:
             raise connection_error(error) from error
         self.complete = not found
         return found
+
+    def finish(self) -> None:
+        """Give the connection back, or close it if something is left in it; twice is harmless."""
+        if self._finished:
+            return
+        self._finished = True
+        self._over()
+        if self.complete:
+            self._response.release_conn()
+        else:
+            self._response.close()
+
+    @contextmanager
+    def finished_if_it_fails(self) -> Iterator[None]:
+        """Finish, if the block raises; what is no JSON comes out as our error."""
+        try:
+            yield
+        except DumpError as error:
+            self.finish()
+            raise ApiDecodeError(f"the API server sent no JSON: {error}") from error
+        except BaseException:
+            self.finish()
+            raise
 
 
 def _event(line: bytes) -> Event:

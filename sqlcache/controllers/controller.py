@@ -73,6 +73,7 @@ class Controller(ABC):
         self._clock, self._metrics = clock or MonotonicClock(), metrics
         self._recorder = recorder
         self._stop = StopSignal(self._clock)
+        self._abandoned = False
         self._registrations: list[tuple[SharedInformer, Registration]] = []
         self._workers: list[Workers[Any]] = []
         self._starter = threading.Thread(target=self._run, name=f"{name}-start", daemon=True)
@@ -107,7 +108,12 @@ class Controller(ABC):
         queue: WorkQueue[T] = WorkQueue(
             name, rate_limiter=rate_limiter, metrics=self._metrics, clock=self._clock
         )
-        self._workers.append(Workers(queue, handle, threads=workers))
+
+        def handle_one(item: T) -> None:
+            if not self._abandoned:
+                handle(item)
+
+        self._workers.append(Workers(queue, handle_one, threads=workers))
         return queue
 
     def watch(self, informer: SharedInformer, handler: Handler) -> None:
@@ -128,6 +134,13 @@ class Controller(ABC):
     def enqueue(self, obj: Any) -> None:
         """Queue the key of an object, or of a tombstone."""
         self.queue.add(deletion_handling_meta_namespace_key_func(obj))
+
+    def has_synced(self) -> bool:
+        """Return whether the first lists are in the stores and its handlers were told of them."""
+        return all(
+            informer.has_synced() and registration.has_synced()
+            for informer, registration in self._registrations
+        )
 
     def process_next(self) -> bool:
         """Handle one item that waits in some queue, in the calling thread: for use without `start`.
@@ -154,16 +167,18 @@ class Controller(ABC):
         """Begin to work as soon as the informers are in sync. Returns at once."""
         self._starter.start()
 
-    def stop(self, timeout_s: float = STOP_S) -> bool:
+    def stop(self, timeout_s: float = STOP_S, *, drain: bool = True) -> bool:
         """End: take no more keys, sync those that wait, drop those that wait for a retry.
 
         Args:
             timeout_s: seconds of real time to wait for that.
+            drain: False drops those that wait, too.
 
         Returns:
             Whether all threads have ended; those that have not are logged.
         """
         deadline = time.monotonic() + timeout_s
+        self._abandoned = not drain
         self._stop.set()
         for informer, registration in self._registrations:
             informer.remove_handler(registration)

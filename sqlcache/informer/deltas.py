@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlcache.clock import Clock, paced
+from sqlcache.clock import Clock
+from sqlcache.informer.pieces import Pieces
 from sqlcache.objects import Object, TransformFunc, meta_namespace_key_func
 
 # client-go's defaultBatchSize is 1000. Readers of a store in memory wait while a batch is written,
@@ -43,20 +44,36 @@ class DeltaType(enum.Enum):
 EVENTS = (DeltaType.ADDED, DeltaType.UPDATED, DeltaType.DELETED)
 
 
+Again = tuple[str, str]
+"""Key and resourceVersion of an object that the store holds already, in the place of its equal.
+
+Most of a relist is that. A plain tuple of texts is nothing to the garbage collector, which would
+else stop all threads in the middle of a relist, and does not keep a packed object decoded.
+"""
+
+Entry = tuple[str, Object | str]
+"""One object of a list: its key and itself, or `Again`."""
+
+
+def entries(objs: Iterable[Object]) -> list[Entry]:
+    """Return objects with their keys.
+
+    Raises:
+        ObjectError: one has no key.
+    """
+    return [(meta_namespace_key_func(obj), obj) for obj in objs]
+
+
 class Replacement(NamedTuple):
     """The result of a list.
 
     Attributes:
-        keys: of the objects, in their order; repeats are possible.
-        objects: transformed.
-        unchanged: for each, whether it is the very object that the store holds.
+        entries: transformed objects in their order; keys can repeat. Whoever applies it drains it.
         resource_version: of the list.
         whole: whether it has all objects of the list; the transform may have refused some.
     """
 
-    keys: Sequence[str]
-    objects: Sequence[Object]
-    unchanged: Sequence[bool]
+    entries: Pieces[Entry]
     resource_version: str
     whole: bool
 
@@ -126,27 +143,15 @@ class DeltaQueue:
         """Queue the last state of an object that is gone. Raises as `add`."""
         self._put_object(DeltaType.DELETED, obj)
 
-    def replace(
-        self,
-        objs: Sequence[Object],
-        unchanged: Sequence[bool],
-        resource_version: str,
-        *,
-        whole: bool = True,
-    ) -> None:
+    def replace(self, listed: Pieces[Entry], resource_version: str, *, whole: bool = True) -> None:
         """Queue the result of a list.
 
         Args:
-            objs: already `transformed`.
-            unchanged: for each, whether it is the very object that the store holds.
+            listed: already `transformed`.
             resource_version: of the list.
             whole: whether these are all objects of the list.
-
-        Raises:
-            ObjectError: one has no key; nothing is queued.
         """
-        keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
-        info = Replacement(keys, objs, unchanged, resource_version, whole)
+        info = Replacement(listed, resource_version, whole)
         self._put_initial(Delta(DeltaType.REPLACED_ALL, "", info))
 
     def resume(self, resource_version: str) -> None:

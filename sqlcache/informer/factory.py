@@ -103,6 +103,10 @@ class SharedInformerFactory:
             for name, informer in started.items()
         }
 
+    def unsynced(self) -> list[str]:
+        """Return the names of the informers whose first lists are not in their stores yet."""
+        return [informer.name for informer in self._all() if not informer.has_synced()]
+
     def stop(self) -> None:
         """Stop all informers, side by side; their stores stay open."""
         threads = [

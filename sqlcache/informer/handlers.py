@@ -17,15 +17,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from itertools import islice, takewhile
+from typing import Any, NamedTuple, Protocol, cast
 
 from sqlcache.clock import Clock, paced
-from sqlcache.errors import ObjectError, shown
-from sqlcache.objects import Object, deletion_handling_meta_namespace_key_func
+from sqlcache.errors import ObjectError, SqlcacheError, shown
+from sqlcache.informer.deltas import Again
+from sqlcache.objects import (
+    Object,
+    deletion_handling_meta_namespace_key_func,
+    resource_version,
+)
 
 _LOG = logging.getLogger(__name__)
+
+LOOKED_UP = 100  # objects at a time: readers of a store in memory wait for them, about 1 ms
 
 
 class Handler(Protocol):
@@ -139,11 +147,25 @@ class Deleted(NamedTuple):
 Notification = Added | Updated | Deleted
 
 
+def is_again(notification: Notification | Again) -> bool:
+    """Return whether this stands for an unchanged object; the others are tuples with a name."""
+    return type(notification) is tuple
+
+
+Lookup = Callable[[Sequence[str]], Mapping[str, Object]]
+
+
 class Registration:
     """A handler that was added to an informer."""
 
     def __init__(
-        self, handler: Handler, name: str, clock: Clock, resync_period_s: float, wanted_s: float
+        self,
+        handler: Handler,
+        name: str,
+        clock: Clock,
+        resync_period_s: float,
+        wanted_s: float,
+        stored: Lookup,
     ) -> None:
         """Register a handler; made by `SharedInformer.add_handler`.
 
@@ -153,13 +175,14 @@ class Registration:
             clock: tells when a resync is due.
             resync_period_s: seconds between resyncs, 0 for none.
             wanted_s: what the caller asked for.
+            stored: gives the stored objects of keys.
         """
         self.handler, self.name = handler, name
         self.wanted_s = wanted_s
         self.resyncing = True  # gets resync notifications; decided anew at each resync
-        self._clock = clock
+        self._clock, self._stored = clock, stored
         self._changed = clock.condition()
-        self._pending: deque[Notification] = deque()
+        self._pending: deque[Notification | Again] = deque()
         self._initial_left = 0
         self._upstream_synced = False
         self._synced = False
@@ -212,8 +235,13 @@ class Registration:
         thread.join(max(0.0, timeout))
         return not thread.is_alive()
 
-    def notify(self, notifications: Sequence[Notification]) -> None:
-        """Queue notifications."""
+    def notify(self, notifications: Sequence[Notification | Again]) -> None:
+        """Queue notifications.
+
+        Args:
+            notifications: an `Again` becomes an update to itself. The object is looked up when its
+                turn comes, and left out if it has changed by then: that is told next.
+        """
         initial = sum(type(each) is Added and each.is_in_initial_list for each in notifications)
         with self._changed:
             if self._ended:
@@ -245,7 +273,7 @@ class Registration:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        for notification in paced(iter(self._next, None)):
+        for notification in paced(self._notifications()):
             try:
                 notification.deliver(self.handler)
             except Exception:  # noqa: BLE001 - the handler is somebody else's code
@@ -255,11 +283,37 @@ class Registration:
                     self._initial_left -= 1
                     self._check_synced()
 
-    def _next(self) -> Notification | None:
+    def _notifications(self) -> Iterator[Notification]:
+        while taken := self._next():
+            for each in self._looked_up(taken) if isinstance(taken, list) else (taken,):
+                if self._ended:
+                    return
+                yield each
+
+    def _next(self) -> Notification | list[Again] | None:
+        """Wait, and return the next notification, or what is next of unchanged objects."""
         with self._changed:
             while not self._pending and not self._ended:
                 self._changed.wait()
-            return None if self._ended else self._pending.popleft()
+            if self._ended:
+                return None
+            again = list(takewhile(is_again, islice(self._pending, LOOKED_UP)))
+            if not again:
+                return cast(Notification, self._pending.popleft())
+            for _ in again:
+                self._pending.popleft()
+            return cast(list[Again], again)
+
+    def _looked_up(self, again: list[Again]) -> Iterator[Updated]:
+        try:
+            objs = self._stored([key for key, _ in again])
+        except SqlcacheError:
+            _LOG.exception("%s: %d unchanged objects are not told again", self.name, len(again))
+            return
+        for key, version in again:
+            obj = objs.get(key)
+            if obj is not None and resource_version(obj) == version:
+                yield Updated(obj, obj, sync=True)
 
 
 def _key(obj: Any) -> str:

@@ -15,7 +15,7 @@ Promises
 Differences from client-go: Retry-After is honoured here, not in the transport; a streaming list
 that is cut short again and again waits for the back-off from the fifth time on; an object is
 transformed once even by a streaming list; an object of a relist that equals the stored one is
-given up for it at once, so that a relist does not hold all objects twice.
+given up at once, so that a relist holds only what changed.
 
 Elsewhere: what becomes of the results (informer.deltas, informer.shared), HTTP (sqlcache.client).
 Source: client-go tools/cache reflector.go; tools/pager pager.go.
@@ -26,7 +26,8 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import Any, NamedTuple, Protocol
 
 from sqlcache.client.api import Event, ListWatch, Page, Watch
@@ -42,6 +43,8 @@ from sqlcache.errors import (
 )
 from sqlcache.informer._metrics import ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
+from sqlcache.informer.deltas import Entry, entries
+from sqlcache.informer.pieces import Pieces, Spread
 from sqlcache.objects import Object, Objects, meta_namespace_key_func, metadata, resource_version
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ SHORTEST_WATCH_S = 300.0  # asked of the server; random up to twice that, so tha
 LONGEST_WATCH_S = 600.0
 VERY_SHORT_S = 1.0  # a watch that ends sooner and empty is taken for a fault
 RESUMED_WATCH_S = 3  # a bookmark, which confirms it, comes 2 s before the end of a watch
+SHARED_AT_ONCE = 50  # objects; fewer than the garbage collector lets pass before it looks at them
 STREAMS_AT_ONCE = 5  # streaming lists cut short or refused with 410, tried again without delay
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TOO_LARGE = "Too large resource version"
@@ -78,15 +82,8 @@ class Sink(Protocol):
     def delete(self, obj: Object) -> None:
         """Take the last state of an object that is gone."""
 
-    def replace(
-        self,
-        objs: Sequence[Object],
-        unchanged: Sequence[bool],
-        resource_version: str,
-        *,
-        whole: bool,
-    ) -> None:
-        """Take a list of transformed objects, which are the stored ones, and whether any lack."""
+    def replace(self, listed: Pieces[Entry], resource_version: str, *, whole: bool) -> None:
+        """Take a list of transformed objects, and whether it has all."""
 
     def resume(self, resource_version: str) -> None:
         """Take note that events after this resourceVersion follow, and no list."""
@@ -125,12 +122,8 @@ class _Stream:
             self.events.close()
 
 
-Share = Callable[[Objects], list[bool]]
-"""Takes objects of a list, puts stored ones in the place of their equals, and tells which."""
-
-
-def _share_nothing(objs: Objects) -> list[bool]:
-    return [False] * len(objs)
+Share = Callable[[Objects], list[Entry]]
+"""Takes objects of a list, gives up those that the store has; raises as `entries` does."""
 
 
 class Reflector:
@@ -151,7 +144,7 @@ class Reflector:
         resume_from: str = "",
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
-        share: Share = _share_nothing,
+        share: Share = entries,
         resyncs: Callable[[StopSignal], None] | None = None,
         on_error: Callable[[Exception], None] | None = None,
         metrics: ReflectorMetrics | None = None,
@@ -173,7 +166,7 @@ class Reflector:
                 "" lists.
             backoff: delays between rounds.
             rng: spreads the watch timeouts.
-            share: puts the stored object in the place of each that equals it; see `Share`.
+            share: gives up objects that the store has; see `Share`.
             resyncs: runs beside the watches of a round, in a thread of its own, until its signal.
             on_error: told why a round ended, as client-go's WatchErrorHandler; default: log it.
             metrics: told of lists and watches.
@@ -443,10 +436,11 @@ class Reflector:
                 continue
             if complete:
                 try:
-                    self._sync(*contents.objects(), contents.rv, started, whole=contents.whole)
-                except ReflectorError:
+                    listed = contents.listed()
+                except ObjectError:
                     watch.finish()
                     raise
+                self._sync(listed, contents.rv, started, whole=contents.whole)
                 return watch
 
     # The plain list
@@ -472,7 +466,7 @@ class Reflector:
             self._paginated = True
         if found.refused is not None:
             raise _unsynced(found.refused)
-        self._sync(found.objects, found.unchanged, found.rv, started, whole=True)
+        self._sync(found.listed, found.rv, started, whole=True)
 
     def _list_begins(self) -> float:
         if self._metrics:
@@ -512,16 +506,11 @@ class Reflector:
             resource_version=rv, limit=limit, continue_token=token, stop=self._stop
         )
 
-    def _sync(
-        self, objs: Objects, unchanged: list[bool], rv: str, started: float, *, whole: bool
-    ) -> None:
+    def _sync(self, listed: Pieces[Entry], rv: str, started: float, *, whole: bool) -> None:
         if self._metrics:
-            self._metrics.listed(self._clock.now() - started, len(objs))
+            self._metrics.listed(self._clock.now() - started, len(listed))
         self._rv_unavailable = False
-        try:
-            self._sink.replace(objs, unchanged, rv, whole=whole)
-        except ObjectError as error:
-            raise _unsynced(error) from error
+        self._sink.replace(listed, rv, whole=whole)
         self._rv = rv
 
     def _check_stop(self) -> None:
@@ -630,16 +619,22 @@ class _Contents(_Events):
 
     def __init__(self, reflector: Reflector) -> None:
         super().__init__(reflector, from_start=False)
-        self._objects: dict[str, Object] = {}
-        self._unchanged: set[str] = set()
-        self._unshared: dict[str, None] = {}
+        self._listed: Pieces[Entry] = Pieces()
+        self._places: Spread[int] = Spread()  # in the above, by key
+        self._length = 0  # of the above
+        self._gone: set[int] = set()  # places in the above
+        self._unshared: dict[str, Object] = {}
         self.rv = ""
         self.whole = True
         self._complete = False
 
-    def objects(self) -> tuple[Objects, list[bool]]:
+    def listed(self) -> Pieces[Entry]:
         self._share()
-        return list(self._objects.values()), [key in self._unchanged for key in self._objects]
+        self._places.clear()
+        if not self._gone:
+            return self._listed
+        listed = enumerate(paced(self._listed))
+        return Pieces(entry for place, entry in listed if place not in self._gone)
 
     def take(self, event: Any) -> bool:
         super().take(event)
@@ -653,7 +648,8 @@ class _Contents(_Events):
 
     def _pass_on(self, kind: Any, obj: Object, rv: str) -> None:
         if kind in ("ADDED", "MODIFIED"):
-            self._put(meta_namespace_key_func(obj), self._sink.transformed(obj))
+            transformed = self._sink.transformed(obj)
+            self._put(meta_namespace_key_func(transformed), transformed)
         elif kind == "DELETED":
             self._put(meta_namespace_key_func(obj), None)
         elif kind == "BOOKMARK":
@@ -664,23 +660,26 @@ class _Contents(_Events):
             super()._pass_on(kind, obj, rv)
 
     def _put(self, key: str, obj: Object | None) -> None:
-        self._unchanged.discard(key)
         if obj is None:
-            self._objects.pop(key, None)
+            place = self._places.pop(key)
+            if place is not None:
+                self._gone.add(place)
             self._unshared.pop(key, None)
             return
-        self._objects[key] = obj
-        self._unshared[key] = None
-        if len(self._unshared) >= PAGE_OBJECTS:
+        self._unshared[key] = obj
+        if len(self._unshared) >= SHARED_AT_ONCE:
             self._share()
 
     def _share(self) -> None:
-        objs = [self._objects[key] for key in self._unshared]
-        shared = self._reflector._share(objs)
-        for key, obj, same in zip(self._unshared, objs, shared, strict=True):
-            if same:
-                self._objects[key] = obj
-                self._unchanged.add(key)
+        shared = self._reflector._share(list(self._unshared.values()))
+        for key, entry in zip(self._unshared, shared, strict=True):
+            place = self._places.get(key)
+            if place is not None:
+                self._listed.put(place, entry)
+                continue
+            self._places[key] = self._length
+            self._length += 1
+            self._listed.append(entry)
         self._unshared.clear()
 
 
@@ -690,11 +689,10 @@ class _Listed:
     def __init__(self, reflector: Reflector) -> None:
         self._reflector = reflector
         self._pages = 0
-        self.objects: Objects = []
-        self.unchanged: list[bool] = []
+        self.listed: Pieces[Entry] = Pieces()
         self.rv = ""
         self.paginated = False
-        self.refused: Exception | None = None  # by the transform; the whole list fails then
+        self.refused: Exception | None = None  # why the whole list fails
 
     def take(self, page: Any) -> str:
         """Take a page and return the token of the next, "" if it is the last."""
@@ -703,23 +701,34 @@ class _Listed:
         if _is_table(page):
             raise ApiDecodeError(f"unsupported list of tables for {self._reflector._description}")
         items = page.get("items") or []
-        if not isinstance(items, list):
+        if not isinstance(items, list | Iterator):
             raise ApiDecodeError(f"unable to understand list items {shown(items)}")
         if not self._pages:
             self.rv = str(page["metadata"].get("resourceVersion") or "")
         self._pages += 1
         api_version, kind = page.get("apiVersion"), str(page.get("kind") or "")
         item_kind = kind.removesuffix("List") if kind != "List" else ""
-        for position, item in enumerate(paced(items)):
-            if item_kind and isinstance(item, dict):
-                # The items of a typed list do not repeat it, watch events do.
-                item.setdefault("apiVersion", api_version)
-                item.setdefault("kind", item_kind)
-            items[position] = self._transformed(item)
-        if self.refused is None:
-            self.unchanged += self._reflector._share(items)
-            self.objects += items
+        unshared: Objects = []
+        with closing(_let_go(items)) as remaining:
+            for item in paced(remaining):
+                if item_kind and isinstance(item, dict):
+                    # The items of a typed list do not repeat it, watch events do.
+                    item.setdefault("apiVersion", api_version)
+                    item.setdefault("kind", item_kind)
+                unshared.append(self._transformed(item))
+                if len(unshared) >= SHARED_AT_ONCE:
+                    self._share(unshared)
+                    unshared = []
+        self._share(unshared)
         return str(page["metadata"].get("continue") or "")
+
+    def _share(self, objs: Objects) -> None:
+        self._reflector._check_stop()
+        if self.refused is None:
+            try:
+                self.listed.extend(self._reflector._share(objs))
+            except ObjectError as error:
+                self.refused = error
 
     def _transformed(self, item: Any) -> Any:
         try:
@@ -728,6 +737,16 @@ class _Listed:
             if self.refused is None:
                 self.refused = error
             return None
+
+
+def _let_go(items: list[Any] | Iterator[Any]) -> Generator[Any, None, None]:
+    """Yield items, each of a list only once it is no longer in it."""
+    if isinstance(items, Iterator):
+        yield from items
+        return
+    for position, item in enumerate(items):
+        items[position] = None
+        yield item
 
 
 def is_expired(error: ApiStatusError) -> bool:

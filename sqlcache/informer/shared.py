@@ -29,17 +29,27 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from sqlcache.client.api import Event, ListWatch
 from sqlcache.clock import Clock, MonotonicClock, StopSignal, paced
-from sqlcache.errors import DatabaseError, InformerStateError, ObjectError
+from sqlcache.errors import DatabaseError, InformerStateError
 from sqlcache.informer._metrics import MetricsProvider, ReflectorMetrics
 from sqlcache.informer.backoff import Backoff
-from sqlcache.informer.deltas import BATCH_EVENTS, Delta, DeltaQueue, DeltaType, Replacement
+from sqlcache.informer.deltas import (
+    BATCH_EVENTS,
+    Again,
+    Delta,
+    DeltaQueue,
+    DeltaType,
+    Entry,
+    Replacement,
+    entries,
+)
 from sqlcache.informer.handlers import (
     Added,
     Deleted,
@@ -47,7 +57,9 @@ from sqlcache.informer.handlers import (
     Notification,
     Registration,
     Updated,
+    is_again,
 )
+from sqlcache.informer.pieces import Pieces, Spread
 from sqlcache.informer.reflector import ObjectType, Reflector
 from sqlcache.objects import (
     DeletedFinalStateUnknown,
@@ -55,7 +67,7 @@ from sqlcache.objects import (
     Object,
     Objects,
     TransformFunc,
-    meta_namespace_key_func,
+    deletion_handling_meta_namespace_key_func,
     resource_version,
 )
 from sqlcache.store.api import Indexer
@@ -66,8 +78,13 @@ T = TypeVar("T")
 SHORTEST_RESYNC_S = 1.0  # client-go's minimumResyncPeriod
 # Readers of a store in memory wait while a part of a relist is written or looked up: some 2 ms.
 CHUNK_EVENTS = BATCH_EVENTS
+FILL_EVENTS = 2_000  # of an empty store, which nobody reads yet: larger ones do not cost less
 LOOKED_UP = 200  # objects
 STOP_S = 0.8  # of real time; after it, a thread that is stuck in foreign code is left to itself
+
+
+class _StoppedError(Exception):
+    """The informer was stopped in the middle of something long."""
 
 
 class SharedInformer:
@@ -214,13 +231,13 @@ class SharedInformer:
             threads, registrations = list(self._threads), list(self._registrations)
         deadline = time.monotonic() + STOP_S
         self._stop.set()
+        for registration in registrations:
+            registration.end()
         stuck = [
             thread.name
             for thread in threads
             if thread is not threading.current_thread() and not _joined(thread, deadline)
         ]
-        for registration in registrations:
-            registration.end()
         stuck += [
             registration.name
             for registration in registrations
@@ -365,6 +382,7 @@ class SharedInformer:
             self._clock,
             self._actual_resync(wanted),
             wanted,
+            self.store.get_by_keys,
         )
 
     def _check_not_stopped(self, handler: Handler) -> None:
@@ -466,7 +484,7 @@ class SharedInformer:
             if first.type is DeltaType.REPLACED_ALL:
                 self._replace(first.object, initial)
             elif first.type is DeltaType.SYNC_ALL:
-                self._tell([Updated(obj, obj, sync=True) for obj in self.store.list()])
+                self._tell(self._again())
             elif first.type is DeltaType.BOOKMARK:
                 self.store.bookmark(first.object)
             elif first.type is DeltaType.LOST:
@@ -482,16 +500,16 @@ class SharedInformer:
     def _apply(self, deltas: Sequence[Delta], initial: bool) -> None:
         """Apply events of different keys in one transaction, or one by one if one is refused."""
         changed = [delta.key for delta in deltas if delta.type is not DeltaType.DELETED]
-        olds = self._stored(changed) if self._registrations else {}
+        olds = self.store.get_by_keys(changed) if self._registrations else {}
         notifications = [self._notification(delta, olds, initial) for delta in deltas]
         try:
             self.store.apply([_event(delta) for delta in deltas])
         except ValueError:
             for delta, notification in zip(deltas, notifications, strict=True):
                 if self._apply_one(delta.key, _event(delta)):
-                    self._tell([notification])
+                    self._tell([[notification]])
         else:
-            self._tell(notifications)
+            self._tell([notifications])
 
     def _apply_one(self, key: str, *events: Event) -> bool:
         """Apply the event of one object; return whether the store took it."""
@@ -515,119 +533,170 @@ class SharedInformer:
 
     def _replace(self, new: Replacement, initial: bool) -> None:
         """Make the store hold a list, then tell what is gone, then tell the rest."""
-        known = self.store.list_keys()
-        present = set(new.keys)
-        absent = [key for key in paced(known) if key not in present]
-        lost = self._stored(absent)
-        changed = [Delta(DeltaType.DELETED, key, lost.get(key)) for key in absent]
-        news: list[tuple[str, Notification]] = [
-            (key, Deleted(DeletedFinalStateUnknown(key, lost.get(key)))) for key in absent
-        ]
-        maybe_changed = [key for key, same in zip(new.keys, new.unchanged, strict=True) if not same]
-        olds = self._stored(maybe_changed) if known else {}
-        for key, obj, unchanged in paced(zip(new.keys, new.objects, new.unchanged, strict=True)):
-            old = obj if unchanged else olds.get(key)
+        known, absent = self._compared(new.entries)
+        changed: Pieces[Delta] = Pieces()
+        news: Pieces[Notification | Again] = Pieces()
+        for keys in self._going_on(_chunks(absent, LOOKED_UP)):
+            lost = self.store.get_by_keys(keys)
+            for key in keys:
+                changed.append(Delta(DeltaType.DELETED, key, lost.get(key)))
+                news.append(Deleted(DeletedFinalStateUnknown(key, lost.get(key))))
+        for piece in new.entries.drained():
+            told = self._news(piece, changed, initial=initial, known=known)
+            if self._registrations:
+                news.adopt(told)
+        written: Spread[bool] = Spread()  # what is to be, whether it is
+        for delta in self._going_on(changed):
+            written[delta.key] = False
+        try:
+            refused = self._write(changed, new, written, CHUNK_EVENTS if known else FILL_EVENTS)
+        except Exception:
+            # The relist that follows will find no difference in what was written.
+            if self._told and not self._stop.is_set():
+                self._tell([[each for each in news if written.get(_key_of(each))]])
+            raise
+        if refused:
+            news = Pieces(each for each in news if written.get(_key_of(each)) is not False)
+        self._tell(news.drained())
+        self._told = True
+        self._whole = new.whole and not refused and new.resource_version not in ("", "0")
+        if self._whole:
+            self._note_source(self._source)
+        deque(paced(changed.drained()), maxlen=0)
+        written.clear()
+
+    def _news(
+        self, piece: list[Entry], changed: Pieces[Delta], *, initial: bool, known: bool
+    ) -> list[Notification | Again]:
+        """Return what handlers are to be told of a piece of a list; add to `changed` what differs.
+
+        In its place: containers that come while as many go pile up as young ones, since the garbage
+        collector counts the difference, and are then gone through at once.
+        """
+        news = cast(list[Notification | Again], piece)
+        olds: dict[str, Object] = {}
+        if known:
+            for keys in self._going_on(_chunks(_keys_of_objects(piece), LOOKED_UP)):
+                olds |= self.store.get_by_keys(keys)
+        for place, (key, obj) in enumerate(self._going_on(piece)):
+            if isinstance(obj, str):
+                continue
+            old = olds.get(key)
             if old is not None and _equal(old, obj):
                 obj = old
             else:
                 changed.append(Delta(DeltaType.UPDATED, key, obj))
-            if not self._registrations:
-                continue
             if old is None or not self._told:
-                news.append((key, Added(obj, initial)))
+                news[place] = Added(obj, initial)
+            elif old is obj:
+                news[place] = (key, resource_version(obj))
             else:
-                news.append((key, _updated(old, obj)))
-        left = {delta.key for delta in changed}
-        try:
-            self._write(changed, new, left, fill=not known)
-        except Exception:
-            # The relist that follows will find no difference in what was written.
-            if self._told:
-                written = {delta.key for delta in changed} - left
-                self._tell([each for key, each in news if key in written])
-            raise
-        self._tell([each for key, each in paced(news) if key not in left])
-        self._told = True
-        self._whole = new.whole and not left and new.resource_version not in ("", "0")
-        if self._whole:
-            self._note_source(self._source)
+                news[place] = _updated(old, obj)
+        return news
+
+    def _compared(self, listed: Pieces[Entry]) -> tuple[bool, Pieces[str]]:
+        """Return whether the store holds anything, and the keys of what a list lacks."""
+        present: Spread[None] = Spread()
+        for key, _ in self._going_on(listed):
+            present[key] = None
+        known = False
+        absent: Pieces[str] = Pieces()
+        for keys in self._going_on(self.store.walk_keys()):
+            known = True
+            absent.extend(key for key in keys if key not in present)
+        present.clear()
+        return known, absent
 
     def _write(
-        self, changed: Sequence[Delta], new: Replacement, left: set[str], *, fill: bool
-    ) -> None:
-        """Write what a list changes; its keys leave `left` as they are written.
+        self, changed: Pieces[Delta], new: Replacement, written: Spread[bool], size: int
+    ) -> int:
+        """Write what a list changes, and note in `written` what is; return how many are not.
 
         In chunks, so that readers need not wait. Until the last one the store stands where it did
         and bears no source, so that a process that dies in between lists again.
         """
         if changed or not new.whole or self._noted != self._source:
             self._note_source("")
-        if fill and self._fill(new):
-            left.clear()
-            return
+        refused = 0
         here = _bookmark(self.store.last_store_sync_resource_version())
-        for chunk in paced(_chunks(changed, CHUNK_EVENTS)):
+        for chunk in self._going_on(_chunks(changed, size)):
             events = [_event(delta) for delta in chunk]
             try:
                 self.store.apply([*events, here])
-                left.difference_update(delta.key for delta in chunk)
             except ValueError:
                 for delta, event in zip(chunk, events, strict=True):
-                    if self._apply_one(delta.key, event, here):
-                        left.discard(delta.key)
-        self.store.bookmark(new.resource_version)
-
-    def _fill(self, new: Replacement) -> bool:
-        """Write a list into an empty store at once; return whether the store took it."""
-        try:
-            self.store.replace(new.objects, new.resource_version)
-        except ValueError:
-            return False
-        return True
-
-    def _share(self, queue: DeltaQueue, objs: Objects) -> list[bool]:
-        """Put stored objects in the place of their equals, so that a relist keeps no second copy.
-
-        That they are the stored ones holds until the list is applied: nothing else comes before.
-        """
-        if not self._told or not queue.idle():
-            return [False] * len(objs)  # the store is about to change; it may be locked for long
-        try:
-            keys = [meta_namespace_key_func(obj) for obj in paced(objs)]
-        except ObjectError:
-            return [False] * len(objs)
-        stored = self._stored(keys)
-        unchanged = []
-        for position, key in enumerate(paced(keys)):
-            old = stored.get(key)
-            same = old is not None and _equal(old, objs[position])
-            if old is not None and same:
-                objs[position] = old
-            unchanged.append(same)
-        return unchanged
-
-    def _stored(self, keys: Iterable[str]) -> dict[str, Object]:
-        """Return the stored objects of these keys."""
-        stored: dict[str, Object] = {}
-        for some in paced(_chunks(keys, LOOKED_UP)):
-            stored |= self.store.get_by_keys(some)
-        return stored
-
-    def _tell(self, notifications: Sequence[Notification]) -> None:
-        changes: list[Notification] | None = None
-        for registration in self._handlers():
-            if registration.resyncing:
-                registration.notify(notifications)
+                    done = self._apply_one(delta.key, event, here)
+                    written[delta.key] = done
+                    refused += not done
             else:
-                if changes is None:
-                    changes = [
-                        each for each in paced(notifications) if not getattr(each, "sync", False)
-                    ]
-                registration.notify(changes)
+                for delta in chunk:
+                    written[delta.key] = True
+        self.store.bookmark(new.resource_version)
+        return refused
+
+    def _going_on(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items and give way to other threads between them.
+
+        Raises:
+            _StoppedError: the informer was stopped. What is left undone, the next life will do.
+        """
+        for item in paced(items):
+            if self._stop.is_set():
+                raise _StoppedError
+            yield item
+
+    def _share(self, queue: DeltaQueue, objs: Objects) -> list[Entry]:
+        """Give up objects that the store has, so that a relist keeps no second copy.
+
+        That it has them holds until the list is applied: nothing else comes before.
+        """
+        listed = entries(objs)
+        if not self._told or not queue.idle():
+            return listed  # the store is about to change; it may be locked for long
+        stored = self.store.get_by_keys([key for key, _ in listed])
+        return [
+            (key, resource_version(obj))
+            if key in stored and _equal(stored[key], obj)
+            else (key, obj)
+            for (key, _), obj in zip(listed, objs, strict=True)
+        ]
+
+    def _again(self) -> Iterator[list[Again]]:
+        """Yield all objects of the store as unchanged, some at a time."""
+        for keys in self._going_on(self.store.walk_keys()):
+            for some in self._going_on(_chunks(keys, LOOKED_UP)):
+                stored = self.store.get_by_keys(some)
+                yield [(key, resource_version(obj)) for key, obj in stored.items()]
+
+    def _tell(self, pieces: Iterable[Sequence[Notification | Again]]) -> None:
+        registrations = [(each, each.resyncing) for each in self._handlers()]
+        for piece in self._going_on(pieces):
+            changes: list[Notification | Again] | None = None
+            for registration, resyncing in registrations:
+                if resyncing:
+                    registration.notify(piece)
+                else:
+                    if changes is None:
+                        changes = [each for each in piece if not _is_sync(each)]
+                    registration.notify(changes)
 
     def _handlers(self) -> list[Registration]:
         with self._state:
             return list(self._registrations)
+
+
+def _keys_of_objects(piece: Iterable[Entry]) -> Iterator[str]:
+    return (key for key, obj in piece if not isinstance(obj, str))
+
+
+def _key_of(notification: Notification | Again) -> str:
+    if is_again(notification):
+        return cast(Again, notification)[0]
+    return deletion_handling_meta_namespace_key_func(cast(Notification, notification).obj)
+
+
+def _is_sync(notification: Notification | Again) -> bool:
+    return is_again(notification) or getattr(notification, "sync", False)
 
 
 _EVENT_TYPES = {

@@ -119,8 +119,14 @@ def _host_network(pod: Mapping[str, Any]) -> str:
 
 
 def _pod_ip(pod: Mapping[str, Any]) -> str:
-    ips = (pod.get("status") or {}).get("podIPs") or [{}]
-    return _status_pod_ip(pod) or _text(ips[0].get("ip"))
+    return _status_pod_ip(pod) or _first_ip(pod)
+
+
+def _first_ip(pod: Mapping[str, Any]) -> str:
+    status = pod.get("status")
+    ips = status.get("podIPs") if isinstance(status, Mapping) else None
+    first = ips[0] if isinstance(ips, list) and ips else None
+    return _text(first.get("ip")) if isinstance(first, Mapping) else ""
 
 
 _spec_host_network = field_getter("spec.hostNetwork")

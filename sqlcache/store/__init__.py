@@ -45,6 +45,7 @@ def open_store(
     objects: ObjectMode | None = None,
     hot_objects: int | None = None,
     hot_members: int | None = None,
+    compress: bool | None = None,
     detect_mutation: bool = False,
 ) -> Indexer:
     """Open a store.
@@ -62,11 +63,16 @@ def open_store(
         objects: SQL backends only. "live" keeps the parsed objects in the process (default in
             memory); "packed" keeps them as bytes in their rows (always so in a file).
         hot_objects: SQL backends with packed objects only. How many decoded objects are kept at
-            most for callers that read them again; 0 keeps none.
+            most for callers that read them again, and of how many times 8 KiB of JSON; 0 keeps
+            none.
         hot_members: SQL backends only. How many objects the results of selectors that are asked
             again and again, which are kept and kept true by the writer, have together at most; 0
             keeps no results. Default: 1,000,000 where objects are live, at 16 bytes each; else
-            `hot_objects`.
+            `hot_objects`, and again at most 8 KiB of JSON for each.
+        compress: SQL backends with packed objects only. Whether those written from now on are
+            compressed, by zstd with a dictionary trained on the first of them. Default: if a
+            library is there (extra `zstd`, or Python 3.14). What is compressed needs it to be
+            read, what is not stays readable.
         detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
             for tests.
 
@@ -74,14 +80,16 @@ def open_store(
         An Indexer. Close it, or use it as a context manager.
 
     Raises:
-        BackendError: no such backend, or an option that it does not have.
-        DatabaseError: the file cannot be opened; see its subclasses.
+        BackendError: no such backend, an option that it does not have, or a name that no file can
+            keep.
+        DatabaseError: the file cannot be opened; see its subclasses. `CompressedError`: its objects
+            are compressed, and there is no library.
     """
     name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
     if name in ("dict", "dict-index"):
-        if (objects, hot_objects, hot_members) != (None, None, None):
+        if (objects, hot_objects, hot_members, compress) != (None,) * 4:
             raise BackendError(
-                f"backend {name!r} has no option objects=, hot_objects= or hot_members="
+                f"backend {name!r} has no option objects=, hot_objects=, hot_members= or compress="
             )
         memory = DictStore if name == "dict" else DictIndexStore
         return memory(
@@ -98,6 +106,7 @@ def open_store(
         objects=objects,
         hot_objects=DEFAULT_HOT_OBJECTS if hot_objects is None else hot_objects,
         hot_members=hot_members,
+        compress=compress,
         key_func=key_func,
         indexers=indexers,
         transform=transform,
@@ -114,4 +123,8 @@ def _sqlite_path(backend: str) -> str | None:
         raise BackendError(
             f"unknown backend {backend!r}: choose {', '.join(BACKENDS)} or sqlite:///path"
         )
+    if path == ":memory:":  # SQLAlchemy's word for it; here it would be a file of that name
+        raise BackendError(f"{backend!r} is no file: the backend in memory is 'sqlite'")
+    if "\0" in path:
+        raise BackendError(f"a path contains no NUL: {backend!r:.200}")
     return path

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, final
 
 from sqlcache.errors import (
+    BackendError,
     IndexerConflictError,
     IndexFunctionError,
     IndexNotFoundError,
@@ -56,6 +57,9 @@ Selectors = dict[str, tuple[str, Selector] | None]  # by key: namespace and sele
 SELECTOR_FUNCS: Mapping[str, SelectorFunc] = {"services": service_selector}
 
 
+KEYS_AT_ONCE = 1_000  # that walk_keys yields
+
+
 class Change(NamedTuple):
     """One key's new state.
 
@@ -89,10 +93,10 @@ class BaseStore(ABC):
         selector_func: SelectorFunc | None = None,
         detect_mutation: bool = False,
     ) -> None:
-        self.resource = resource
+        self.resource = _checked_resource(resource)
         self._key_func = key_func
         self._transform = transform
-        self._indexers: dict[str, IndexFunc] = dict(indexers or {})
+        self._indexers = _checked_indexers(indexers or {})
         self._selector_func = selector_func or SELECTOR_FUNCS.get(resource)
         self._write_lock = threading.Lock()  # held while changes are worked out and committed
         self._detector = MutationDetector(key_func) if detect_mutation else None
@@ -130,6 +134,12 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _list_keys(self) -> Keys: ...
+
+    def _walk_keys(self) -> Iterator[Keys]:
+        keys = self._list_keys()
+        while keys:
+            yield keys[-KEYS_AT_ONCE:]
+            del keys[-KEYS_AT_ONCE:]  # the fewer, the less for the garbage collector to go through
 
     @abstractmethod
     def _select(self, namespace: str, selector: Selector) -> Objects: ...
@@ -239,6 +249,8 @@ class BaseStore(ABC):
             self._commit([], _checked_rv(resource_version))
 
     def set_source(self, source: str) -> None:
+        if not isinstance(source, str):
+            raise _not_text("source", source)
         if reason := unsound(source):
             raise ValueError(f"source {reason}: {source!r:.200}")
         with self._write_lock:
@@ -248,6 +260,7 @@ class BaseStore(ABC):
     def add_indexers(self, indexers: Indexers) -> None:
         with self._write_lock:
             self._check_open()
+            indexers = _checked_indexers(indexers)
             conflicts = [name for name in indexers if name in self._indexers]
             if conflicts:
                 raise IndexerConflictError(conflicts)
@@ -265,6 +278,8 @@ class BaseStore(ABC):
 
     def get_by_key(self, key: str) -> Object | None:
         self._check_open()
+        if not isinstance(key, str):
+            raise _not_text("key", key)
         found = self._get_by_key(key)
         if found is not None and self._detector:
             self._detector.check([found])
@@ -272,6 +287,9 @@ class BaseStore(ABC):
 
     def get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
         self._check_open()
+        for key in keys:
+            if not isinstance(key, str):
+                raise _not_text("key", key)
         found = self._get_by_keys(keys)
         self._checked([*found.values()])
         return found
@@ -280,22 +298,34 @@ class BaseStore(ABC):
         self._check_open()
         return self._list_keys()
 
+    def walk_keys(self) -> Iterator[Keys]:
+        self._check_open()
+        return self._walk_keys()
+
     def select(self, namespace: str, selector: SelectorLike) -> Objects:
         self._check_open()
+        if not isinstance(namespace, str):
+            raise _not_text("namespace", namespace)
         return self._checked(self._select(namespace, as_selector(selector)))
 
     def selecting(self, namespace: str, labels: Mapping[str, str] | None) -> Objects:
         self._check_open()
+        if not isinstance(namespace, str):
+            raise _not_text("namespace", namespace)
         if self._selector_func is None:
             raise NoSelectorsError(self.resource)
         return self._checked(self._selecting(namespace, _checked_labels(labels)))
 
     def count(self, namespace: str, selector: SelectorLike) -> int:
         self._check_open()
+        if not isinstance(namespace, str):
+            raise _not_text("namespace", namespace)
         return self._count(namespace, as_selector(selector))
 
     def explain(self, namespace: str, selector: SelectorLike) -> Explanation:
         self._check_open()
+        if not isinstance(namespace, str):
+            raise _not_text("namespace", namespace)
         return self._explain(namespace, as_selector(selector))
 
     def stats(self) -> StoreStats:
@@ -312,10 +342,14 @@ class BaseStore(ABC):
 
     def by_index(self, index_name: str, value: str) -> Objects:
         self._index_func(index_name)
+        if not isinstance(value, str):
+            raise _not_text("index value", value)
         return self._checked(self._by_index(index_name, (value,)))
 
     def index_keys(self, index_name: str, value: str) -> Keys:
         self._index_func(index_name)
+        if not isinstance(value, str):
+            raise _not_text("index value", value)
         return sorted(self._index_keys(index_name, value))
 
     def list_index_func_values(self, index_name: str) -> Keys:
@@ -496,6 +530,28 @@ def unsound(text: str) -> str | None:
     except UnicodeEncodeError:
         return "is not valid Unicode"
     return "contains NUL" if "\0" in text else None
+
+
+def _not_text(what: str, value: Any) -> TypeError:
+    return TypeError(f"{what} is a string, not {value!r:.200}")
+
+
+def _checked_resource(resource: str) -> str:
+    if not isinstance(resource, str):
+        raise _not_text("resource", resource)
+    if reason := unsound(resource):
+        raise BackendError(f"resource {reason}: {resource!r:.200}")
+    return resource
+
+
+def _checked_indexers(indexers: Indexers) -> dict[str, IndexFunc]:
+    """Return a copy of index functions; their names are text that every backend can keep."""
+    for name in indexers:
+        if not isinstance(name, str):
+            raise _not_text("name of an index", name)
+        if reason := unsound(name):
+            raise ValueError(f"name of an index {reason}: {name!r:.200}")
+    return dict(indexers)
 
 
 def _checked_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:

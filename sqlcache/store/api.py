@@ -10,6 +10,7 @@ Promises
 - Returned objects are the cache's own and read-only by convention: copy before you change one.
 - A call that raises leaves the store as it was. The one exception is `transaction`, which skips
   operations without a usable key and says which (as client-go does).
+- A key, namespace, index value or name that is no string is refused with a TypeError.
 - After `close()` every method but `close` raises `StoreClosedError`.
 
 Index functions
@@ -32,7 +33,7 @@ Source: client-go tools/cache store.go, index.go, thread_safe_store.go, listers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -111,7 +112,7 @@ class ViewStats:
         evictions: views that went to make room.
         views: how many there are.
         members: objects in all of them together; one in two views counts twice.
-        limit: the most members; a view costs 64 besides its own.
+        limit: the most members; their memory is bounded as well.
     """
 
     hits: int
@@ -120,6 +121,23 @@ class ViewStats:
     views: int
     members: int
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStats:
+    """Packed objects that are stored in one way.
+
+    Attributes:
+        dictionary: id of the zstd dictionary that they are compressed with; None: not compressed.
+        objects: how many there are.
+        bytes: of all of them as they are stored.
+        plain_bytes: of all of them as JSON.
+    """
+
+    dictionary: int | None
+    objects: int
+    bytes: int
+    plain_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +153,7 @@ class StoreStats:
         label_keys: one entry a label key, the most expensive first.
         database_bytes: bytes of all database pages; None for backends without a database.
         views: of the hot views; None for backends without a database.
+        bodies: of packed objects, one entry for each way in which some are stored.
     """
 
     backend: str
@@ -145,6 +164,7 @@ class StoreStats:
     label_keys: tuple[LabelKeyStats, ...]
     database_bytes: int | None
     views: ViewStats | None = None
+    bodies: tuple[BodyStats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +249,13 @@ class Store(Protocol):
 
     def list_keys(self) -> Keys:
         """Return all keys."""
+
+    def walk_keys(self) -> Iterator[Keys]:
+        """Yield all keys, some at a time; nobody waits until all are read.
+
+        A key that is added or goes meanwhile may be there or not; any other is, once. client-go has
+        no such method; a relist of an informer looks here for what is gone.
+        """
 
     def resync(self) -> None:
         """Do nothing, as in client-go; a resync belongs to the informer."""

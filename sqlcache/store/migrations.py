@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from alembic.util import CommandError
-
 from sqlcache.errors import SchemaVersionError
 from sqlcache.store._sql import engine
 from sqlcache.store._sql import upgrade as _upgrade
@@ -33,15 +31,21 @@ class Revision(NamedTuple):
 
 def upgrade(path: str, revision: str = "head") -> None:
     """Bring a file's schema up to a revision. A file that does not exist is made."""
+    _check_revision(path, revision, "head")
     engine.prepare_file(path)
-    with _connection(path) as connection, _known(path, revision):
+    with _connection(path) as connection:
         _upgrade.upgrade(connection, revision)
 
 
 def downgrade(path: str, revision: str) -> None:
     """Take a file's schema down to a revision; "base" removes all tables and their content."""
+    _check_revision(path, revision, "base")
     engine.check_file(path)
-    with _connection(path) as connection, _known(path, revision):
+    with _connection(path) as connection:
+        before = _upgrade.current(connection) or "base"
+        upwards = ["base", *(each.revision for each in reversed(history()))]
+        if upwards.index(before) < upwards.index(revision):
+            raise SchemaVersionError(path, f"has schema version {before}, older than {revision}")
         _upgrade.downgrade(connection, revision)
 
 
@@ -69,16 +73,15 @@ def check(path: str) -> list[str]:
 @contextmanager
 def _connection(path: str) -> Iterator[sqlite3.Connection]:
     try:
-        with closing(engine.connect(path)) as connection:
+        with closing(engine.connect_file(path)) as connection:
             yield connection
     except sqlite3.Error as error:
         raise engine.translated(path, error) from error
 
 
-@contextmanager
-def _known(path: str, revision: str) -> Iterator[None]:
-    try:
-        yield
-    except CommandError as error:
-        known = ", ".join(each.revision for each in history())
-        raise SchemaVersionError(path, f"no schema version {revision!r}; known: {known}") from error
+def _check_revision(path: str, revision: str, end: str) -> None:
+    known = [each.revision for each in history()]
+    if revision not in (*known, end):
+        raise SchemaVersionError(
+            path, f"no schema version {revision!r}; known: {', '.join((*known, end))}"
+        )

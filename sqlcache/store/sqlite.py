@@ -28,6 +28,7 @@ from sqlcache.errors import BackendError, NoSelectorsError
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.selectors import NOTHING, Requirement, Selector
 from sqlcache.store._base import (
+    KEYS_AT_ONCE,
     BaseStore,
     Change,
     IndexValues,
@@ -36,21 +37,23 @@ from sqlcache.store._base import (
     unsound,
 )
 from sqlcache.store._sql import selection, statistics
+from sqlcache.store._sql.compression import Compressor, Training, library
 from sqlcache.store._sql.counted import Query, to_json
+from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.object_rows import Row
-from sqlcache.store._sql.packed import PackedShelf, batched
+from sqlcache.store._sql.packed import OBJECT_BYTES, PackedShelf, batched, keys_after
 from sqlcache.store._sql.selecting import FiledSelectors, content_version
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
-from sqlcache.store._sql.views import HotViews, Write
+from sqlcache.store._sql.views import MEMBER_BYTES, HotViews, Write
 from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 
 # A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
 # keep its pause below 100 ms.
 DEFAULT_HOT_OBJECTS = 2_500
-# 16 bytes each, where objects are kept parsed anyway: 16 MB.
+# 8 bytes each, where objects are kept parsed anyway: 8 MB.
 DEFAULT_HOT_MEMBERS = 1_000_000
 _OBJECTS_PER_PLAN = 2_000  # these two bound what one statement takes as its parameter
 _BYTES_PER_PLAN = 64 * 2**20
@@ -82,6 +85,7 @@ class SqliteStore(BaseStore):
     """Objects and labels in SQLite."""
 
     backend = "sqlite"
+    training = Training()  # of dictionaries for compressed objects
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class SqliteStore(BaseStore):
         objects: Literal["live", "packed"] | None = None,
         hot_objects: int = DEFAULT_HOT_OBJECTS,
         hot_members: int | None = None,
+        compress: bool | None = None,
         **options: Any,
     ) -> None:
         """Open a store.
@@ -99,14 +104,18 @@ class SqliteStore(BaseStore):
             path: of the file; None keeps the database in memory.
             resource: plural resource name.
             objects: "live" or "packed"; default "live" in memory, always "packed" in a file.
-            hot_objects: how many decoded objects a packed store keeps at most.
+            hot_objects: how many decoded objects a packed store keeps at most, and how many times
+                8 KiB of JSON they were decoded from.
             hot_members: how many members the hot views have at most, 0 for no views; default
-                1,000,000 where objects are live, else `hot_objects`.
+                1,000,000 where objects are live, else `hot_objects`. Packed ones are bounded by
+                8 KiB of JSON for each as well.
+            compress: whether to compress packed objects; default: if there is a library.
             options: see `sqlcache.open_store`.
 
         Raises:
             BackendError: an option that does not fit.
             DatabaseError: the file cannot be opened; see its subclasses.
+            CompressedError: its objects are compressed, and there is no library.
         """
         if objects not in (None, "live", "packed"):
             raise BackendError(f"objects is 'live' or 'packed', not {objects!r}")
@@ -118,13 +127,19 @@ class SqliteStore(BaseStore):
             raise BackendError(f"hot_members is 0 or more, not {hot_members}")
         super().__init__(resource, **options)
         self._live = path is None and objects != "packed"
-        self._shelf: Shelf = (
-            LiveShelf() if self._live else PackedShelf(hot_objects, versioned=path is not None)
-        )
+        self._shelf: Shelf
+        if self._live:
+            if compress:
+                raise BackendError("objects that stay parsed are not compressed: objects='packed'")
+            self._shelf = LiveShelf()
+        else:
+            dictionaries = Dictionaries(path or ":memory:", self._compressor(compress))
+            self._shelf = PackedShelf(hot_objects, dictionaries, versioned=path is not None)
         self._in_memory = path is None
         if hot_members is None:
             hot_members = DEFAULT_HOT_MEMBERS if self._live else hot_objects
-        self._views = HotViews(hot_members)
+        member_bytes = MEMBER_BYTES if self._live else OBJECT_BYTES
+        self._views = HotViews(hot_members, hot_members * member_bytes, self._shelf.members)
         self._filed: FiledSelectors | None = None
         if self._selector_func is not None:
             self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
@@ -132,13 +147,21 @@ class SqliteStore(BaseStore):
         self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
         self._ready_to_write = False
-        if self._indexers:
-            try:
+        try:
+            if self._resource_id is not None:
+                self._shelf.start(self._db.one, self._resource_id)
+            if self._indexers:
                 with self._write_lock:
                     self._prepare_writes()
-            except BaseException:
-                self._db.close()
-                raise
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _compressor(self, compress: bool | None) -> Compressor | None:
+        used = None if compress is False else library()
+        if used is None and compress:
+            raise BackendError("compress=True needs a library: pip install 'sqlcache[zstd]'")
+        return None if used is None else Compressor(used, self.training)
 
     def drop_hot_objects(self) -> None:
         """Forget the decoded objects that a packed store keeps; the next reads decode again.
@@ -210,6 +233,8 @@ class SqliteStore(BaseStore):
                 plan = self._writer.plan(query, resource, [], ids)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
+            for sql, parameters in self._shelf.replaced(resource):
+                connection.execute(sql, parameters)
             self._set_versions(connection, rv, changed=True)
             followers += self._following(query, resource, None, selectors)
 
@@ -247,6 +272,7 @@ class SqliteStore(BaseStore):
                 plan = self._writer.plan(query, resource, rows)
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
+            followers.append(self._shelf.members.show)
 
     def _set_versions(
         self, connection: sqlite3.Connection, rv: str | None, *, changed: bool
@@ -295,6 +321,19 @@ class SqliteStore(BaseStore):
         with self._reading() as (query, resource):
             return self._shelf.keys(query, resource)
 
+    def _walk_keys(self) -> Iterator[Keys]:
+        if self._live:
+            yield from super()._walk_keys()  # a copy of the process's own is quick
+            return
+        after: str | None = None
+        while True:
+            with self._reading() as (query, resource):
+                keys = keys_after(query, resource, after, KEYS_AT_ONCE)
+            if not keys:
+                return
+            yield keys
+            after = keys[-1]
+
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:
             return []
@@ -310,6 +349,7 @@ class SqliteStore(BaseStore):
             if wanted:
                 ids = self._ids(query, place, selected)
                 objs = self._shelf.fetch(query, ids)
+                size_bytes = self._shelf.weigh(query, ids)
             else:
                 objs = self._fetch(query, place, selected)
         if not wanted:
@@ -318,7 +358,7 @@ class SqliteStore(BaseStore):
             matches = Selector(selected.residual).matches
             matched = [matches(labels_of(obj)) for obj in objs]
             ids, objs = list(compress(ids, matched)), list(compress(objs, matched))
-        self._views.put(namespace, selector, ids, objs, version)
+        self._views.put(namespace, selector, ids, objs, version, size_bytes)
         return objs
 
     def _version(self, query: Query, resource: int) -> int:
@@ -409,6 +449,7 @@ class SqliteStore(BaseStore):
     def _stats(self) -> StoreStats:
         with self._reading() as (query, resource):
             objects, namespaces, keys = statistics.collect(query, resource)
+            bodies = statistics.bodies(query, resource)
         return StoreStats(
             backend=self.backend,
             resource=self.resource,
@@ -418,6 +459,7 @@ class SqliteStore(BaseStore):
             label_keys=keys,
             database_bytes=self._db.size_bytes(),
             views=self._views.stats(),
+            bodies=bodies,
         )
 
     def _size(self) -> StoreSize:
@@ -516,7 +558,7 @@ def _plannable(rows: Iterable[Row]) -> Iterator[list[Row]]:
     size_bytes = 0
     for row in rows:
         batch.append(row)
-        size_bytes += len(row.body or b"")
+        size_bytes += len(row.body.content) if row.body else 0
         if len(batch) >= _OBJECTS_PER_PLAN or size_bytes >= _BYTES_PER_PLAN:
             yield batch
             batch, size_bytes = [], 0

@@ -129,6 +129,28 @@ class ContentContract(StoreFixtures):
         store.update(pod("a", "bank", {"app": "db"}))
         assert keys(store.select("", "app=web")) == ["a"]
 
+    def test_walked_keys_are_all_keys(self, store: Indexer) -> None:
+        assert list(store.walk_keys()) == []
+        there = [pod(f"p{number}", "shop") for number in range(2_500)]
+        store.replace(there, "1")
+        parts = list(store.walk_keys())
+        assert sorted(key for part in parts for key in part) == sorted(store.list_keys())
+        assert max(map(len, parts)) <= 1_000
+
+    def test_keys_are_walked_while_others_write(self, store: Indexer) -> None:
+        """What stays is there once, whatever comes and goes meanwhile."""
+        staying = [pod(f"p{number}", "shop") for number in range(2_500)]
+        going = [pod(f"p{number}x", "shop") for number in range(0, 2_500, 50)]
+        store.replace(staying + going, "1")
+        found: list[str] = []
+        for number, part in enumerate(store.walk_keys()):
+            found += part
+            store.apply([event("ADDED", pod(f"{place}new{number}", "shop")) for place in "aqz"])
+            store.apply([event("DELETED", obj) for obj in going[number::3]])
+        stayed = {f"shop/{obj['metadata']['name']}" for obj in staying}
+        assert sorted(key for key in found if key in stayed) == sorted(stayed)
+        assert len(found) == len(set(found))
+
     def test_cluster_scoped_object_is_stored_under_its_name(self, store: Indexer) -> None:
         node = pod("n1", "", {"zone": "z1"})
         store.add(node)

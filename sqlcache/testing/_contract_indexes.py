@@ -179,6 +179,18 @@ class IndexContract(StoreFixtures):
             assert store.list_index_func_values(name) == [name]
         assert sorted(store.get_indexers()) == sorted(odd)
 
+    @pytest.mark.parametrize("name", ["a\0b", "\ud800"], ids=ascii)
+    def test_index_name_that_cannot_be_kept_is_refused(
+        self, make_store: MakeStore, name: str
+    ) -> None:
+        store = make_store(indexers={"app": by_app})
+        store.add(pod("a", labels={"app": "web"}))
+        with unchanged(store), pytest.raises(ValueError, match="name of an index"):
+            store.add_indexers({"fine": by_app, name: by_app})
+        assert list(store.get_indexers()) == ["app"]
+        with pytest.raises(ValueError, match="name of an index"):
+            make_store(indexers={name: by_app})
+
     def test_namespace_index_gives_the_namespace(self, make_store: MakeStore) -> None:
         store = make_store(indexers={NAMESPACE_INDEX: meta_namespace_index_func})
         for obj in (pod("a", "shop"), pod("b", "shop"), pod("c", "bank"), pod("d", "")):

@@ -32,6 +32,7 @@ _CALLS: dict[str, Callable[[Indexer], Any]] = {
     "get_by_key": lambda store: store.get_by_key("default/a"),
     "list": lambda store: store.list(),
     "list_keys": lambda store: store.list_keys(),
+    "walk_keys": lambda store: store.walk_keys(),
     "resync": lambda store: store.resync(),
     "rv": lambda store: store.last_store_sync_resource_version(),
     "source": lambda store: store.source(),

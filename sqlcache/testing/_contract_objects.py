@@ -1,4 +1,4 @@
-"""Contract: which objects are kept, that they come back equal, and what mutation does to them."""
+"""Contract: what is kept, that it comes back equal, and what mutation does to it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from sqlcache.errors import MutatedObjectError, ObjectError, ObjectKeyError, TransactionError
 from sqlcache.objects import DeletedFinalStateUnknown, ExplicitKey, Object
+from sqlcache.selectors import EVERYTHING
 from sqlcache.store.api import Indexer, Transaction
 from sqlcache.testing._contract_content import by_app, write
 from sqlcache.testing._contract_parts import (
@@ -33,6 +34,22 @@ _NO_OBJECTS: dict[str, Any] = {
     "metadata is none": {"metadata": None},
     "metadata is a list": {"metadata": []},
     "metadata is text": {"metadata": "a"},
+}
+# Calls that take a text.
+_TEXTS: dict[str, Callable[[Indexer, Any], object]] = {
+    "get_by_key": lambda store, value: store.get_by_key(value),
+    "get_by_keys": lambda store, value: store.get_by_keys(["default/a", value]),
+    "select": lambda store, value: store.select(value, "app=web"),
+    "select all": lambda store, value: store.select(value, ""),
+    "count": lambda store, value: store.count(value, "!app"),
+    "explain": lambda store, value: store.explain(value, "app"),
+    "selecting": lambda store, value: store.selecting(value, {}),
+    "by_index": lambda store, value: store.by_index("app", value),
+    "index_keys": lambda store, value: store.index_keys("app", value),
+    "bookmark": lambda store, value: store.bookmark(value),
+    "replace": lambda store, value: store.replace([], value),
+    "set_source": lambda store, value: store.set_source(value),
+    "add_indexers": lambda store, value: store.add_indexers({value: by_app}),
 }
 _BAD_METADATA: dict[str, dict[str, Any]] = {
     "name is a number": {"name": 5},
@@ -109,6 +126,19 @@ class ObjectContract(StoreFixtures):
     """Objects that come back equal or are refused, and objects that a caller changes."""
 
     # Coming back equal
+
+    @pytest.mark.parametrize("value", [None, 5, True, b"default", ("a",)], ids=repr)
+    @pytest.mark.parametrize("call", _TEXTS)
+    def test_what_is_no_text_is_refused(
+        self, make_store: MakeStore, call: str, value: object
+    ) -> None:
+        """A namespace of None, say, could be taken for all of them, or for none."""
+        store = make_store(indexers={"app": by_app}, selector_func=lambda obj: EVERYTHING)
+        store.add(pod("a", labels={"app": "web"}, rv="1"))
+        with unchanged(store), pytest.raises(TypeError, match="is a string, not"):
+            _TEXTS[call](store, value)
+        store.add(pod("b", labels={"app": "web"}, rv="2"))
+        assert store.index_keys("app", "web") == ["default/a", "default/b"]
 
     @pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
     def test_object_comes_back_equal(self, store: Indexer, body: Any) -> None:

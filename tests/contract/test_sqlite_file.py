@@ -10,6 +10,7 @@ import pytest
 
 from sqlcache.errors import DatabaseError, StoreClosedError
 from sqlcache.objects import Object
+from sqlcache.store import migrations
 from sqlcache.store._sql import engine
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.contract import MakeStore, StoreContract, closing_stores, content
@@ -107,13 +108,43 @@ def test_closing_leaves_one_file(path: Path) -> None:
 
 
 def test_file_name_may_be_any(tmp_path: Path) -> None:
-    for name in ("a b.db", "a?b.db", "a#b%20.db", "ü.db", "file:x.db", "'\".db"):
+    for name in (
+        ":memory:",
+        "file:x?mode=memory",
+        "a b.db",
+        "a?b.db",
+        "a#b%20.db",
+        "ü.db",
+        "file:x.db",
+        "'\".db",
+    ):
         path = tmp_path / name
         with SqliteStore(str(path)) as store:
             store.add(pod("a"))
         assert path.is_file()
         with SqliteStore(str(path)) as store:
             assert names(store.list()) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["cache.db", ":memory:", "file:x.db", "file:x?mode=memory"])
+def test_relative_path_is_that_file_wherever_the_process_goes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers connect when they are needed, and SQLite takes some names for URIs or memory."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    with SqliteStore(name) as store:
+        store.add(pod("a"))
+        monkeypatch.chdir(there)
+        assert names(store.list()) == ["a"]
+        store.add(pod("b"))
+    monkeypatch.chdir(here)
+    assert migrations.check(name) == []
+    with SqliteStore(name) as store:
+        assert names(store.list()) == ["a", "b"]
+    assert list(there.iterdir()) == []
 
 
 def test_stores_of_one_process_wait_for_each_other(

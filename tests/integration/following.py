@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from sqlcache.objects import Object
 from tests.integration.command import Result
@@ -72,9 +73,17 @@ class Following:
         return Result(self.process.returncode, self.stdout, self.stderr)
 
 
-@contextmanager
-def following(*args: str, kubeconfig: Path) -> Iterator[Following]:
+F = TypeVar("F", bound=Following)
+
+
+def following(*args: str, kubeconfig: Path) -> AbstractContextManager[Following]:
     """Run a command within the block; it is killed if it is still there at the end."""
+    return following_as(Following, *args, kubeconfig=kubeconfig)
+
+
+@contextmanager
+def following_as(kind: type[F], *args: str, kubeconfig: Path) -> Iterator[F]:
+    """Do as `following`, with a class of one's own."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
@@ -86,7 +95,7 @@ def following(*args: str, kubeconfig: Path) -> Iterator[Following]:
                 stderr=stderr,
             )
         try:
-            yield Following(process, folder)
+            yield kind(process, folder)
         finally:
             process.kill()
             process.wait()

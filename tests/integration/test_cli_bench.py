@@ -116,12 +116,82 @@ def test_memory_is_told_in_bytes(quick: tuple[Row, str]) -> None:
     assert {row["n"] for row in rows if row["variant"] == "pause"} == {3}
 
 
+@pytest.fixture(scope="module")
+def named() -> dict[str, list[Row]]:
+    """The results of scenarios that a quick run has only by name, on few pods."""
+    names = ("gc", "cardinality", "churn", "vs-go")
+    backends = ("--backends", "dict,dict-index,sqlite,sqlite-file")
+    text = output("bench", *names, *backends, "--quick", "--pods", "200", "-o", "json")
+    rows: dict[str, list[Row]] = {name: [] for name in names}
+    for row in orjson.loads(text)["results"]:
+        rows[row["scenario"]].append(row)
+    return rows
+
+
+def test_collections_are_timed_before_and_after_the_freeze(named: dict[str, list[Row]]) -> None:
+    for row in named["gc"]:
+        assert row["n"] == 3
+        assert (row["frozen"] > 0) == (row["variant"] != "nothing frozen")
+    for backend in ("dict", "dict-index", "sqlite"):
+        before, after, later = (row for row in named["gc"] if row["backend"] == backend)
+        # Live stores: after the freeze nothing is tracked; later, the pods that changed.
+        assert before["tracked"] > later["tracked"] > after["tracked"]
+        assert before["p50_us"] > after["p50_us"]
+
+
+def test_unique_labels_are_points_of_curves(named: dict[str, list[Row]]) -> None:
+    points = Counter(
+        (row["backend"], row["variant"], row["unique_labels_per_pod"])
+        for row in named["cardinality"]
+    )
+    assert set(points.values()) == {1}
+    assert {variant for _, variant, _ in points} == {"process growth", "load"}
+    assert {count for _, _, count in points} == {0, 20}
+    assert len(points) == 4 * 2 * 2
+
+
+def test_churn_tells_percentiles_share_of_a_core_and_memory(named: dict[str, list[Row]]) -> None:
+    assert all("error" not in row for row in named["churn"])
+    assert all(0 < row["writer_cpu_share"] < 1 for row in named["churn"])
+    assert {row["query"] for row in named["churn"] if row["n"]} == {
+        "read", "write, one batch", "write, an event", "CPU of a write, an event", "freshness",
+    }  # fmt: skip
+    (bytes_line,) = {row["query"] for row in named["churn"] if row["bytes"] is not None}
+    assert bytes_line == "memory over the run"
+
+
+def test_client_go_stands_beside_what_was_measured(named: dict[str, list[Row]]) -> None:
+    go = [row for row in named["vs-go"] if row["backend"] == "client-go"]
+    ours = [row for row in named["vs-go"] if row["backend"] != "client-go"]
+    assert {row["query"] for row in go} - {row["query"] for row in ours} == {
+        "index of 3,000,000 labels"  # of 150,000 pods
+    }
+    assert {row["pods"] for row in go} == {150_000}
+    assert {row["backend"] for row in ours if row["variant"] == "scan"} == {"dict"}
+
+
 def test_contention_tells_the_rate_that_the_writer_reached(quick: tuple[Row, str]) -> None:
     rows = [row for row in quick[0]["results"] if row["scenario"] == "contention"]
     assert {row["query"] for row in rows} == {
         "read", "write, one batch", "freshness", "reader wait", "writer wait",
     }  # fmt: skip
     assert all(row["writes_per_s"] > 0 for row in rows)
+
+
+def test_controllers_are_measured_when_named() -> None:
+    text = output(
+        "bench", "controllers", "--quick", "--pods", "300", "--backends", "dict,sqlite",
+        "-o", "json",
+    )  # fmt: skip
+    rows = orjson.loads(text)["results"]
+    lines: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for row in rows:
+        assert "error" not in row, row
+        assert row["n"] > 0 or row["bytes"] >= 0
+        lines[row["backend"]].add((row["query"], row["variant"]))
+    assert lines["dict"] == lines["sqlite"]
+    assert lines["dict"] >= set(SCENARIOS["controllers"].headlines)
+    assert "controllers" not in ALL
 
 
 def test_page_needs_no_network(quick: tuple[Row, str]) -> None:

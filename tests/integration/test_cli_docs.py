@@ -71,5 +71,5 @@ def test_endless_example_can_be_parsed(command: str) -> None:
 
 
 def test_every_command_is_described() -> None:
-    for name in ("load", "mirror", "get", "watch", "explain", "stats", "migrate", "demo"):
+    for name in ("load", "mirror", "get", "watch", "run", "explain", "stats", "migrate", "demo"):
         assert f"\n## {name}\n" in DOCS

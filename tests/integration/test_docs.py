@@ -14,7 +14,14 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-DOCS = ["README.md", "docs/controllers.md", "docs/informers.md", "docs/metrics.md"]
+DOCS = [
+    "README.md",
+    "docs/controllers.md",
+    "docs/informers.md",
+    "docs/metrics.md",
+    "docs/tuning.md",
+    "docs/running.md",
+]
 
 
 @pytest.mark.parametrize("name", DOCS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from sqlcache.bench.prepared import PreparedList
+from sqlcache.clock import MonotonicClock
 from sqlcache.errors import DatabaseError, InformerStateError
-from sqlcache.informer import HandlerFuncs, SharedInformer, SharedInformerFactory
+from sqlcache.informer import Backoff, HandlerFuncs, SharedInformer, SharedInformerFactory
 from sqlcache.informer.shared import CHUNK_EVENTS
 from sqlcache.objects import DeletedFinalStateUnknown
 from sqlcache.store.api import Indexer
@@ -73,6 +76,7 @@ def test_relist_writes_only_what_differs_and_keeps_stored_objects(clock: Virtual
         seen: list[bool] = []
         informer.add_handler(HandlerFuncs(on_update=lambda old, new: seen.append(old is new)))
         clock.run_until(informer.has_synced)
+        written.clear()
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
         assert written == []
@@ -83,6 +87,104 @@ def test_relist_writes_only_what_differs_and_keeps_stored_objects(clock: Virtual
         assert written == [CHUNK_EVENTS + 1] * full + [rest + 1] * bool(rest)
         assert len(store.list_keys()) == 1_100
         assert store.last_store_sync_resource_version() == "30"
+
+
+def test_unchanged_object_that_changes_before_its_turn_is_told_once(store: Indexer) -> None:
+    """It is looked up when its turn comes, and must not be ahead of the update that follows."""
+    clock = MonotonicClock()
+    go_on = threading.Event()
+    seen = Seen()
+
+    def slow_add(obj: Any, initial: bool) -> None:
+        go_on.wait(10)
+        seen.on_add(obj, initial)
+
+    pods = [pod("a"), pod("b"), pod("c")]
+    list_watch = ScriptedListWatch(
+        clock,
+        [Answer(page("10", pods)), Answer(page("20", pods))],
+        [Answer([ERROR_410]), Answer()],
+    )
+    quick = Backoff(clock, first_s=0.001, longest_s=0.001)
+    with SharedInformer(list_watch, store, use_watch_list=False, backoff=quick) as informer:
+        informer.add_handler(HandlerFuncs(slow_add, seen.on_update, seen.on_delete))
+        while len(list_watch.requests) < 4:
+            time.sleep(0.001)
+        list_watch.send(event("MODIFIED", pod("a", rv="21")), event("DELETED", pod("b", rv="22")))
+        while store.last_store_sync_resource_version() != "22":
+            time.sleep(0.001)
+        go_on.set()
+        while len(seen.calls) < 6:
+            time.sleep(0.001)
+    assert sorted(seen.calls[:3]) == ["initial a@1", "initial b@1", "initial c@1"]
+    assert seen.calls[3:] == ["update c@1 c@1", "update a@1 a@21", "delete b@22"]
+
+
+class Counted(dict[str, Any]):
+    """An object that tells how many of its kind there are."""
+
+    alive = most = 0
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj)
+        Counted.alive += 1
+        Counted.most = max(Counted.most, Counted.alive)
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_relist_holds_only_what_changed(streamed: bool, store: Indexer) -> None:
+    """However the list comes: a large one, all at once, would double the memory of the process."""
+
+    class Listing(PreparedList):
+        def list_page(self, **options: Any) -> Any:
+            found = super().list_page(**options)
+            return {**found, "items": map(Counted, found["items"])}
+
+        def watch(self, **options: Any) -> Any:
+            return Watching(super().watch(**options))
+
+    class Watching:
+        def __init__(self, inner: Any) -> None:
+            self.inner, self.close = inner, inner.close
+
+        def __iter__(self) -> Any:
+            for each in self.inner:
+                yield {**each, "object": Counted(each["object"])}
+
+    clock, told = MonotonicClock(), list[bool]()
+    list_watch = Listing([pod(f"p{number}") for number in range(1_000)], streamed=streamed)
+    quick = Backoff(clock, first_s=0.001, longest_s=0.001)
+    with SharedInformer(list_watch, store, backoff=quick) as informer:
+        informer.add_handler(HandlerFuncs(on_update=lambda old, new: told.append(old is new)))
+        assert informer.wait_for_sync(30)
+        gc.collect()
+        held, Counted.most = Counted.alive, Counted.alive
+        list_watch.offer()
+        list_watch.expire()
+        while len(told) < 1_000:
+            time.sleep(0.001)
+    assert all(told)
+    assert Counted.most - held < 200
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6])
+def test_stop_in_the_middle_of_a_long_list_leaves_no_thread(
+    streamed: bool, after_s: float, store: Indexer
+) -> None:
+    """While it is read, compared, written or told."""
+    pods = [pod(f"p{number}", labels={"app": f"a{number % 50}"}) for number in range(20_000)]
+    informer = SharedInformer(PreparedList(pods, streamed=streamed), store)
+    informer.add_handler(HandlerFuncs())
+    informer.start()
+    time.sleep(after_s)
+    started = time.monotonic()
+    informer.stop()
+    assert time.monotonic() - started < 1
+    assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
 
 
 def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock) -> None:
@@ -100,6 +202,7 @@ def test_store_in_the_middle_of_a_relist_stands_where_it_did(clock: VirtualClock
 
     with Watching() as store, informer_of(list_watch, store, clock) as informer:
         clock.run_until(informer.has_synced)
+        stood.clear()
         list_watch.send(ERROR_410)
         clock.run_until(lambda: len(list_watch.requests) == 4)
         assert store.last_store_sync_resource_version() == "20"
@@ -133,18 +236,11 @@ class Failing(DictStore):
 
     failures = 1
 
-    def replace(self, objs: Any, resource_version: str) -> None:
-        self._fail()
-        super().replace(objs, resource_version)
-
     def apply(self, events: Any) -> None:
-        self._fail()
-        super().apply(events)
-
-    def _fail(self) -> None:
         if self.failures:
             self.failures -= 1
             raise DatabaseError("cache.db", "disk is full")
+        super().apply(events)
 
 
 def test_failing_store_is_not_synced_until_a_relist_is_in_it(
@@ -174,7 +270,8 @@ def test_failing_store_is_not_synced_until_a_relist_is_in_it(
 def test_somebody_can_be_told_that_the_store_failed(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    list_watch = ScriptedListWatch(clock, [Answer(page("10")), Answer(page("20"))], [Answer()])
+    lists = [Answer(page(version, [pod("a")])) for version in ("10", "20")]
+    list_watch = ScriptedListWatch(clock, lists, [Answer()])
     told: list[Exception] = []
     options = {"on_store_error": told.append}
     with Failing() as store, informer_of(list_watch, store, clock, **options) as informer:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -40,9 +41,14 @@ class Server:
         self.asked: list[tuple[str, dict[str, str], dict[str, str]]] = []
         self.answer: Callable[[BaseHTTPRequestHandler, dict[str, str]], None] = refuse(404)
         self.leave = threading.Event()
+        self.connections = 0
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                server.connections += 1
+                super().setup()
 
             def do_GET(self) -> None:
                 parts = urlsplit(self.path)
@@ -140,7 +146,8 @@ def make(server: Server) -> Iterator[Callable[..., Any]]:
 
 def list_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
     chosen = {"resource_version": "0", "limit": 500, "continue_token": "", **options}
-    return list_watch.list_page(stop=stop, **chosen)
+    page = list_watch.list_page(stop=stop, **chosen)
+    return {name: list(part) if name == "items" else part for name, part in page.items()}
 
 
 def watch_of(list_watch: Any, stop: StopSignal, **options: Any) -> Any:
@@ -248,13 +255,17 @@ def test_long_list_is_decoded_while_it_comes(
     server: Server, make: Callable[..., Any], stop: StopSignal
 ) -> None:
     pods = [pod(f"p{number}", labels={"long": "x" * 1000, "ü": "é"}) for number in range(6_000)]
-    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods, "more": [[]]}
-    body = json.dumps(page, ensure_ascii=False).encode()
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
+    body = json.dumps({**page, "more": [[]]}, ensure_ascii=False).encode()
     assert len(body) > transport.WHOLE_BYTES
     server.answer = refuse(200, body)
     list_watch = make()
-    for _ in range(2):
+    for _ in range(3):
         assert list_of(list_watch, stop) == page
+    assert server.connections == 1, "each list is read to its end"
+    server.answer = refuse(200, json.dumps({"items": pods, "metadata": {}}).encode())
+    assert list_of(list_watch, stop) == {"items": pods, "metadata": {}}
+    server.answer = refuse(200, body)
     server.answer = refuse(200, body[:-2] + b"?}")
     with pytest.raises(ApiDecodeError):
         list_of(list_watch, stop)
@@ -270,6 +281,25 @@ def test_long_list_is_decoded_while_it_comes(
     server.answer = cut
     with pytest.raises(ApiConnectionError):
         list_of(list_watch, stop)
+
+
+def test_long_list_that_is_given_up_leaves_nothing_behind(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000}) for number in range(6_000)]
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
+    server.answer = refuse(200, json.dumps(page).encode())
+    list_watch = make()
+    asked = {"resource_version": "0", "limit": 500, "continue_token": "", "stop": stop}
+    items = list_watch.list_page(**asked)["items"]
+    assert next(items) == pods[0]
+    items.close()
+    assert list_of(list_watch, stop) == page, "over another connection"
+    items = list_watch.list_page(**asked)["items"]
+    assert next(items) == pods[0]
+    stop.set()
+    with pytest.raises(ApiConnectionError):
+        list(items)
 
 
 def test_refused_connection_is_told_apart(stop: StopSignal) -> None:
@@ -409,6 +439,57 @@ def test_informer_stops_at_once_whatever_blocks(
         informer.stop()
         assert time.monotonic() - started < 1
         assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+
+
+@pytest.fixture
+def unanswered() -> Iterator[Callable[..., str]]:
+    """Give addresses at which no connection comes about, or nothing comes over it."""
+    with ExitStack() as sockets:
+
+        def address(*, accepting: bool) -> str:
+            listening = sockets.enter_context(socket.socket())
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(0)
+            for _ in range(0 if accepting else 8):  # more than fit: what comes then is ignored
+                filling = sockets.enter_context(socket.socket())
+                filling.setblocking(False)
+                filling.connect_ex(listening.getsockname())
+            return f"127.0.0.1:{listening.getsockname()[1]}"
+
+        yield address
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("accepting", [True, False])
+def test_informer_stops_at_once_while_a_connection_is_made(
+    unanswered: Callable[..., str], scheme: str, accepting: bool
+) -> None:
+    """Neither a host that is not there nor one that never ends a TLS handshake holds it up."""
+    client = client_of(f"{scheme}://{unanswered(accepting=accepting)}")
+    list_watch = transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))
+    with DictStore() as store:
+        informer = SharedInformer(list_watch, store)
+        informer.start()
+        time.sleep(0.2)
+        started = time.monotonic()
+        informer.stop()
+        assert time.monotonic() - started < 0.7
+        assert not [each for each in threading.enumerate() if each.name.startswith("informer")]
+    list_watch.close()
+
+
+@pytest.mark.parametrize(("scheme", "accepting"), [("http", False), ("https", True)])
+def test_connection_that_is_not_made_in_time_is_given_up(
+    unanswered: Callable[..., str], stop: StopSignal, scheme: str, accepting: bool
+) -> None:
+    client = client_of(f"{scheme}://{unanswered(accepting=accepting)}")
+    pods = transport.Resource("", "v1", "pods")
+    list_watch = transport.ApiListWatch(client, pods, connect_timeout_s=0.2)
+    started = time.monotonic()
+    with pytest.raises(ApiTimeoutError):
+        list_of(list_watch, stop)
+    assert time.monotonic() - started < SOON_S
+    list_watch.close()
 
 
 def test_informer_follows_a_server(server: Server, make: Callable[..., Any]) -> None:

@@ -224,6 +224,7 @@ def test_readers_see_no_empty_moment_when_a_list_follows(clock: VirtualClock) ->
         filling = scripted(clock, [Answer(page("10", pods))], [Answer()])
         with informer_of(filling, store, clock) as informer:
             clock.run_until(informer.has_synced)
+        sizes.clear()
         new = [pod(f"p{number}", rv="20") for number in range(20, size + 20)]
         list_watch = scripted(clock, [Answer(page("20", new))], [Answer([ERROR_410]), Answer()])
         with informer_of(list_watch, store, clock) as informer:

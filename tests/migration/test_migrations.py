@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +23,7 @@ from sqlcache.errors import (
     SchemaVersionError,
 )
 from sqlcache.store import migrations
+from sqlcache.store._sql import engine
 from sqlcache.store._sql.schema import METADATA
 from sqlcache.testing.factories import pod
 
@@ -46,8 +49,8 @@ def schema(path: str) -> dict[str, str]:
 def test_migrated_schema_equals_the_metadata(path: str) -> None:
     migrations.upgrade(path)
     assert migrations.check(path) == []
-    engine = create_engine("sqlite://")
-    with engine.connect() as connection:
+    metadata = create_engine("sqlite://")
+    with metadata.connect() as connection:
         METADATA.create_all(connection)
         made = inspect(connection)
         with closing(sqlite3.connect(path)) as file:
@@ -61,7 +64,7 @@ def test_migrated_schema_equals_the_metadata(path: str) -> None:
                     for columns in (migrated.get_columns(table), made.get_columns(table))
                 ]
                 assert columns[0] == columns[1]
-    engine.dispose()
+    metadata.dispose()
 
 
 def test_every_step_goes_down_and_up_again(path: str) -> None:
@@ -142,6 +145,10 @@ def directory(path: str) -> None:
     Path(path).mkdir()
 
 
+def pipe(path: str) -> None:
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
@@ -152,13 +159,14 @@ def directory(path: str) -> None:
         (cut_to_the_header, DatabaseError, "not an SQLite|cut short|damaged"),
         (scribbled, DamagedDatabaseError, "damaged"),
         (directory, NotACacheError, "directory"),
+        (pipe, NotACacheError, "no regular file"),
     ],
 )
 def test_a_file_that_is_not_ours_is_refused_and_not_touched(
     path: str, make: Callable[[str], None], error: type[Exception], words: str
 ) -> None:
     make(path)
-    before = None if Path(path).is_dir() else Path(path).read_bytes()
+    before = Path(path).read_bytes() if Path(path).is_file() else None
     for attempt in (
         lambda: sqlcache.open_store(f"sqlite:///{path}").close(),
         lambda: migrations.upgrade(path),
@@ -185,10 +193,72 @@ def test_what_selects_is_found_in_a_file_of_the_first_version(path: str) -> None
         assert store.last_store_sync_resource_version() == "1"
 
 
-def test_an_unknown_revision_is_named_with_those_known(path: str) -> None:
+@pytest.mark.parametrize("revision", ["nope", "", "+1", "-1", "000", "0003:0001", "\0"])
+@pytest.mark.parametrize("step", [migrations.upgrade, migrations.downgrade])
+def test_an_unknown_revision_is_named_with_those_known(
+    path: str, step: Callable[[str, str], None], revision: str
+) -> None:
+    with pytest.raises(SchemaVersionError, match=r"no schema version .*; known: 0003, 0002, 0001"):
+        step(path, revision)
+    assert not Path(path).exists()
+
+
+def test_going_down_to_a_newer_version_is_refused(path: str) -> None:
+    migrations.upgrade(path, "0002")
+    with pytest.raises(SchemaVersionError, match="has schema version 0002, older than 0003"):
+        migrations.downgrade(path, "0003")
+    migrations.downgrade(path, "0002")
+    assert migrations.current(path) == "0002"
+    migrations.downgrade(path, "base")
+    with pytest.raises(SchemaVersionError, match="has schema version base, older than 0001"):
+        migrations.downgrade(path, "0001")
+
+
+def test_going_up_to_an_older_version_changes_nothing(path: str) -> None:
     filled(path)
-    with pytest.raises(SchemaVersionError, match=r"nope.*0001"):
-        migrations.upgrade(path, "nope")
+    newest = migrations.current(path)
+    migrations.upgrade(path, "0001")
+    assert migrations.current(path) == newest
+
+
+def test_file_that_somebody_else_holds_is_an_error(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Alembic runs the statement."""
+    monkeypatch.setattr(engine, "_BUSY_TIMEOUT_S", 0.05)
+    migrations.upgrade(path, "0001")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        attempts: tuple[Callable[[], None], ...] = (
+            lambda: migrations.upgrade(path),
+            lambda: migrations.downgrade(path, "base"),
+            lambda: sqlcache.open_store(f"sqlite:///{path}").close(),
+        )
+        for attempt in attempts:
+            with pytest.raises(DatabaseError, match="another process has held it") as raised:
+                attempt()
+            assert path in str(raised.value)
+    assert migrations.current(path) == "0001"
+
+
+def test_disk_that_is_full_before_there_are_tables_is_an_error(path: str) -> None:
+    """The file may grow to 8 KiB; its tables take more."""
+    program = (
+        "import resource, signal, sys, sqlcache;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192));"
+        "sqlcache.open_store(sys.argv[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, f"sqlite:///{path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"DatabaseError: {path}: " in done.stderr.splitlines()[-1]
+    filled(path)
+    assert migrations.check(path) == []
 
 
 def test_files_are_created_for_their_owner_only(path: str) -> None:

@@ -55,7 +55,7 @@ from sqlcache.testing.strategies import (
     selectors,
     spec_selectors,
 )
-from tests.backends import new_path
+from tests.backends import SoonCompressed, new_path
 
 STEPS = 30  # with 40 runs for each backend it is some seconds a backend on two slow cores
 ASKED = 4  # selectors that a run asks after each step, so that remembered answers are tested
@@ -357,9 +357,10 @@ MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     ),
     "sqlite-packed-hot": (
         StoreMachine,
-        lambda path, **options: SqliteStore(None, objects="packed", hot_objects=3, **options),
+        lambda path, **options: SoonCompressed(None, objects="packed", hot_objects=3, **options),
     ),
     "sqlite-file": (FileMachine, SqliteStore),
+    "sqlite-file-compressed": (FileMachine, SoonCompressed),
 }
 
 

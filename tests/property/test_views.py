@@ -89,6 +89,21 @@ def keyed(objs: list[Object]) -> dict[tuple[str, str], Object]:
     return found
 
 
+def assert_bounded(store: SqliteStore, limit: int) -> None:
+    stats = store.stats().views
+    assert stats is not None
+    assert stats.members <= limit
+    views = store._views
+    assert views._bytes <= views._limit_bytes
+    shown = [sum(len(block) for block in view.blocks) for view in views._views.values()]
+    assert [view.members for view in views._views.values()] == shown
+    assert views._count == stats.members == sum(shown)
+    assert views._bytes == sum(
+        1_024 + members * view.member_bytes
+        for members, view in zip(shown, views._views.values(), strict=True)
+    )
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("limit", [10_000, 300])
 @settings(max_examples=25)
@@ -112,7 +127,7 @@ def test_views_answer_as_the_scan_does(
                 assert store.count(namespace, selector) == len(expected)
             stats = store.stats().views
             assert stats is not None
-            assert stats.members + 64 * stats.views <= limit
+            assert_bounded(store, limit)
             if limit == 10_000:
                 assert stats.views == len(QUESTIONS)
 
@@ -199,7 +214,7 @@ def test_views_stay_within_their_bound_whatever_is_asked(mode: str) -> None:
                 store.select("default", f"n={number % 50},!x{number}")
         stats = store.stats().views
         assert stats is not None
-        assert stats.members + 64 * stats.views <= 1_000
+        assert_bounded(store, 1_000)
         assert stats.evictions > 2_000
         assert len(store._views._asked) + len(store._views._asked_before) <= 4_096
         assert len(store._views._index) == stats.views

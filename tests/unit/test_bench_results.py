@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import orjson
 import pytest
 
 from sqlcache.bench import figures, report, results, tables
+from sqlcache.bench.curves import curves_chart
 from sqlcache.bench.results import Parameters, Result, Run
-from sqlcache.bench.scenarios import memory
+from sqlcache.bench.scenarios import cardinality, churning, collecting, controllers, memory
 from sqlcache.bench.sentences import sentences
 
 NARROW = "one label, 0.1 % of pods, uniform"
@@ -140,6 +142,37 @@ def test_sentence_of_nothing_says_so() -> None:
     ]
 
 
+def test_sentence_of_controllers_tells_lookups_waits_and_rates() -> None:
+    def measured(backend: str, name: str, variant: str, us: float, **fields: float) -> Result:
+        query = controllers.line(name, controllers.USUAL_SERVICES)
+        return Result("controllers", backend, variant, query, 1000, None, [us], fields=fields)
+
+    usual, backlog = "5 workers", "5 workers, backlog"
+    whole = controllers.WHOLE.format("endpoints")
+    lookup = controllers.LOOKUP.format("endpoints")
+    (said,) = sentences(
+        [
+            measured("dict", lookup, controllers.ALONE, 20_000.0),
+            measured("sqlite", lookup, controllers.ALONE, 100.0),
+            measured("dict", controllers.READER, usual, 3000.0),
+            measured("sqlite", controllers.READER, usual, 200.0),
+            measured("dict", controllers.WRITER, usual, 10.0),
+            measured("sqlite", controllers.WRITER, usual, 20.0),
+            measured("dict", whole, backlog, 9.0, syncs_per_s=7.04),
+            measured("sqlite", whole, backlog, 9.0, syncs_per_s=250.4),
+        ]
+    )
+    assert said == (
+        "controllers: pod lookup, endpoints sync, 1,000 services, one thread, 1,000 pods: sqlite"
+        " wins with 100 us; dict 200 times that; sqlite is 200 times as fast as the dict scan;"
+        " reader wait, 1,000 services, 5 workers, p99: sqlite wins with 200 us; dict 15 times that;"
+        " sqlite waits 15 times less than dict;"
+        " writer wait, 1,000 services, 5 workers, p99: dict wins with 10.0 us; sqlite 2.0 times"
+        " that; sqlite waits 2.0 times longer than dict;"
+        " syncs/s of 5 workers, backlog: dict 7.0, sqlite 250."
+    )
+
+
 def test_label_index_is_the_difference_between_with_and_without_labels() -> None:
     def grown(query: str, count: int | None, error: str | None = None) -> Result:
         return Result("memory", "sqlite", memory.RSS, query, 10, bytes=count, error=error)
@@ -219,3 +252,56 @@ def test_page_is_for_light_and_dark_and_does_not_rely_on_colour() -> None:
 def test_page_of_an_interrupted_run_is_still_a_page() -> None:
     assert Page(report.html(run())).open == []
     assert tables.text(run()) == "no results\n"
+
+
+def load(backend: str, unique: int, us: float) -> Result:
+    return Result(
+        "cardinality", backend, cardinality.LOAD, cardinality.line(unique), 1000,
+        samples_us=[us], fields={cardinality.FIELD: unique},
+    )  # fmt: skip
+
+
+def grown(backend: str, unique: int, count: int) -> Result:
+    made = load(backend, unique, 0.0)
+    return replace(made, variant=cardinality.GROWTH, samples_us=[], bytes=count)
+
+
+def test_unique_labels_are_shown_as_curves() -> None:
+    """One for each backend that has numbers, its points in order, to a linear scale."""
+    made = [grown("dict", 0, 1_000_000), grown("dict", 20, 2_000_000), load("dict", 0, 5e6)]
+    dead = load("sqlite", 0, 1.0)
+    dead.samples_us, dead.error = [], "out of time"
+    page = report.html(run(*made, dead, backends=("dict", "sqlite")))
+    section = page[page.index('id="cardinality"') :]
+    curves = re.findall(r'class="whisker" d="M([^"]+)"', section)
+    assert [len(curve.split("L")) for curve in curves] == [2, 1]
+    (x0, y0), (x1, y1) = (map(float, point.split()) for point in curves[0].split("L"))
+    assert x0 < x1
+    assert y1 < y0
+    assert "unique labels per pod" in section
+    assert "<title>dict, 20: 2.0 MB</title>" in section
+    assert "<title>dict, 0: 5.0 s</title>" in section
+
+
+def test_no_curve_without_a_number() -> None:
+    assert curves_chart([], ("dict",), cardinality.FIELD, "empty") == ""
+    nothing = tables.lines([grown("dict", 0, 0)])
+    assert "<svg" in curves_chart(nothing, ("dict",), cardinality.FIELD, "all zero")
+
+
+def test_sentences_of_several_lines_tell_each() -> None:
+    pause = "full collection"
+    made = [
+        Result("gc", backend, variant, pause, 10, samples_us=[us])
+        for backend, us in (("dict", 100.0), ("sqlite", 10.0))
+        for variant in (collecting.NOT_FROZEN, collecting.FROZEN)
+    ]
+    (said,) = sentences(made)
+    assert said.count("sqlite wins with 10.0 us; dict 10 times that") == 2
+
+
+def test_sentence_of_churn_tells_rate_and_share_of_a_core() -> None:
+    facts = {"writes_per_s": 2500, "writer_cpu_share": 0.126}
+    made = Result("churn", "sqlite", churning.VARIANT, churning.READ, 10, 3, [5.0], fields=facts)
+    (said,) = sentences([made])
+    assert said.endswith("writes a second: sqlite 2,500 with 13 % of a core.")

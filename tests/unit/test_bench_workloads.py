@@ -13,7 +13,7 @@ import pytest
 from sqlcache.bench import realistic, workloads
 from sqlcache.bench.answers import by_plain_rule
 from sqlcache.bench.results import Parameters
-from sqlcache.bench.scenarios import queries
+from sqlcache.bench.scenarios import churning, queries
 from sqlcache.bench.scenarios.memory import labelled_pods
 from sqlcache.bench.scenarios.workload import Job
 from sqlcache.bench.workloads import Feed, Query, Question
@@ -224,3 +224,32 @@ def test_memory_pods_have_ten_shared_and_ten_unique_labels() -> None:
     assert sum(count == 1 for count in values.values()) == 10 * 100
     assert all(not labels_of(pod) for pod in bare)
     assert [pod["metadata"]["name"] for pod in pods] == [pod["metadata"]["name"] for pod in bare]
+
+
+def test_every_pod_has_its_turn_before_any_has_another() -> None:
+    pods = workloads.ordinary_pods(50, "turns")
+    before = [dict(labels_of(pod)) for pod in pods]
+    feed = Feed(pods, 1)
+    events = feed.turn(20) + feed.turn(30)
+    assert len({event["object"]["metadata"]["name"] for event in events}) == 50
+    for old, pod in zip(before, pods, strict=True):
+        new = labels_of(pod)
+        assert sum(old[key] != new[key] for key in old) == 1
+    again = feed.turn(50)
+    assert [each["object"]["metadata"]["name"] for each in again] == [
+        each["object"]["metadata"]["name"] for each in events
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds", "events"), [(600, 60.0, 600), (600, 0.5, 5), (7, 1, 1)]
+)
+def test_churn_changes_every_pod_once_a_minute(pods: int, seconds: float, events: int) -> None:
+    parameters = Parameters(pods, ("dict",), ("churn",))
+    workload = churning.Churn(Job("churn", "dict", parameters, {"seconds": seconds}, ""))
+    workload.prepare()
+    bursts = [orjson.loads(burst) for burst in workload.bursts(seconds)]
+    workload.close()
+    assert len(bursts) == round(seconds * 100)
+    assert sum(map(len, bursts)) == events
+    assert max(map(len, bursts)) <= 1

@@ -335,7 +335,10 @@ JSON_ERRORS: dict[str, tuple[str | bytes, str]] = {
         "line 1, column 31: not JSON: no low surrogate in string",
     ),
     "NaN": ('[{"metadata":{"name":"a","x":NaN}}]', "line 1, column 30: not JSON: "),
-    "trailing comma": ('[{"metadata":{"name":"a",}}]', "line 1, column 26: not JSON: "),
+    "trailing comma": (
+        '[{"metadata":{"name":"a",}}]',
+        "line 1, column 2",
+    ),  # at the comma from Python 3.13 on
     "comma after the last item": ("[1,]", "[0]: a number"),
     "comma after the last pod": (
         '[{"metadata":{"name":"a"}},]',

@@ -11,6 +11,8 @@ from sqlcache.selectors import METADATA_FIELDS, POD_FIELDS, Operator, parse_fiel
 
 ANY = ("a", "b", "c", " a", "a ", r"a\,b", "a!", "é")
 
+ODD: tuple[Any, ...] = (None, "x", 5, [], ["x"])
+
 POD: dict[str, Any] = {
     "metadata": {"name": "web-1", "namespace": "shop"},
     "spec": {
@@ -193,6 +195,20 @@ class TestMatches:
     def test_pod_ip_is_the_first_of_pod_ips_where_left_out(self, status: dict[str, Any]) -> None:
         """The API server fills in whichever of the two is missing."""
         assert parse_field_selector("status.podIP=1.2.3.4").matches({"status": status})
+
+    @pytest.mark.parametrize(
+        "pod",
+        [
+            *({"status": odd, "spec": odd, "metadata": odd} for odd in ODD),
+            *({"status": {"podIPs": odd}} for odd in (*ODD, {"a": 1}, [None], [[]])),
+        ],
+        ids=str,
+    )
+    def test_field_of_an_odd_object_is_empty(self, pod: Any) -> None:
+        """Dumps are edited by hand; what a field cannot be read from does not have it."""
+        for path in POD_FIELDS:
+            value = "false" if path == "spec.hostNetwork" else ""
+            assert parse_field_selector(f"{path}={value}").matches(pod), path
 
     @pytest.mark.parametrize(
         "status", [None, {}, {"podIPs": []}, {"podIPs": None}, {"podIPs": [{}]}]

@@ -10,7 +10,16 @@ import pytest
 
 from sqlcache.errors import ApiStatusError, ObjectError
 from sqlcache.informer import Backoff, FilteringHandler, HandlerFuncs, strip_managed_fields
-from sqlcache.informer.deltas import BATCH_EVENTS, EVENTS_WAITING, Delta, DeltaQueue, DeltaType
+from sqlcache.informer.deltas import (
+    BATCH_EVENTS,
+    EVENTS_WAITING,
+    Delta,
+    DeltaQueue,
+    DeltaType,
+    Entry,
+    entries,
+)
+from sqlcache.informer.pieces import Pieces
 from sqlcache.informer.reflector import is_expired, is_too_large
 from sqlcache.objects import DeletedFinalStateUnknown
 from sqlcache.testing.clock import VirtualClock
@@ -35,6 +44,10 @@ def pop(queue: DeltaQueue) -> tuple[list[str], bool]:
     return popped[0]
 
 
+def listed(*names: str) -> Pieces[Entry]:
+    return Pieces(entries(map(pod, names)))
+
+
 def test_batch_ends_before_a_key_comes_again(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
     queue.add(pod("a"))
@@ -49,7 +62,7 @@ def test_batch_ends_before_a_key_comes_again(clock: VirtualClock) -> None:
 def test_lists_resyncs_and_bookmarks_are_batches_of_their_own(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
     queue.add(pod("a"))
-    queue.replace([pod("a")], [False], "10")
+    queue.replace(listed("a"), "10")
     queue.resync()
     queue.bookmark("11")
     queue.add(pod("b"))
@@ -66,7 +79,7 @@ def test_batch_is_bounded(clock: VirtualClock) -> None:
 
 def test_synced_once_the_first_list_is_processed(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
-    queue.replace([pod("a")], [False], "10")
+    queue.replace(listed("a"), "10")
     queue.add(pod("b"))
     assert not queue.has_synced()
     during: list[bool] = []
@@ -78,7 +91,7 @@ def test_synced_once_the_first_list_is_processed(clock: VirtualClock) -> None:
 
 def test_list_that_cannot_be_processed_leaves_it_unsynced(clock: VirtualClock) -> None:
     queue = DeltaQueue(clock)
-    queue.replace([pod("a")], [False], "10")
+    queue.replace(listed("a"), "10")
 
     def fail(deltas: Any, initial: bool) -> None:
         raise OSError("disk full")
@@ -86,7 +99,7 @@ def test_list_that_cannot_be_processed_leaves_it_unsynced(clock: VirtualClock) -
     with pytest.raises(OSError, match="disk full"):
         queue.pop_batch(fail)
     assert not queue.has_synced()
-    queue.replace([pod("a")], [False], "11")
+    queue.replace(listed("a"), "11")
     assert pop(queue) == (["ReplacedAll"], True)
     assert queue.has_synced()
 

@@ -2,7 +2,8 @@
 
 Events arrive in bursts of ten every 10 ms, as chunks of a watch's stream do; the writer takes all
 that have arrived, at most 500, as one batch. Each reader asks every 5 ms. The same is measured
-with one more thread that computes in Python without a pause.
+with one more thread that computes in Python without a pause, and with that thread while the
+interpreter's lock is asked for sooner than by default (`sys.setswitchinterval`).
 
 | line | a sample is |
 |---|---|
@@ -14,43 +15,27 @@ with one more thread that computes in Python without a pause.
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle, islice
-from typing import Any
+from itertools import islice
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask, by_plain_rule
 from sqlcache.bench.measuring import percentile, setting_up, timed
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.threads import Thread
+from sqlcache.bench.traffic import BURST_EVERY_S, READERS, Reads, Samples, together
 from sqlcache.bench.workloads import REPEATED, Feed, Question
-from sqlcache.lister import PodLister
 
-READERS = 4
-READ_EVERY_S = 0.005
 EVENTS_A_SECOND = 1000
-BURST = 10
-MOST_EVENTS = 500  # of a batch: what a store may hold its lock for
 _ALONE_S, _ALONE_READS = 0.3, 200
 QUIET, BUSY = "without a busy thread", "with a busy thread"
+SHORT_S = 0.0005  # a tenth of Python's default
+SHORT = f"{BUSY}, switch interval {SHORT_S * 1000:g} ms"
 _BUSY_SUM = 1000
-Event = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Samples:
-    """What the threads of one round measured, in microseconds."""
-
-    read: list[float] = field(default_factory=list)
-    write: list[float] = field(default_factory=list)
-    freshness: list[float] = field(default_factory=list)
-    batches: list[float] = field(default_factory=list)  # events in each
-    lasted_s: float = 0.0
 
 
 class Contention(Workload):
@@ -71,32 +56,34 @@ class Contention(Workload):
         """Return the store's answers to the readers' questions."""
         return ask(self.subject.store, self.questions)
 
-    def reads(self) -> Iterator[Callable[[], Any]]:
+    def reads(self) -> Reads:
         """Return the reads of one reader, without end."""
-        lister = PodLister(self.subject.store).pods("shop")
-        return (partial(lister.list, question.selector) for question in cycle(self.questions))
+        return workloads.repeated(self.subject.store, self.questions)
 
-    def bursts(self, seconds: float) -> list[list[Event]]:
+    def bursts(self, seconds: float) -> list[list[workloads.Event]]:
         """Return the bursts that arrive in a number of seconds."""
-        count = max(1, int(seconds * EVENTS_A_SECOND / BURST))
-        return [self.feed.batch(min(BURST, len(self.pods)), None) for _ in range(count)]
+        size = round(EVENTS_A_SECOND * BURST_EVERY_S)
+        count = max(1, int(seconds / BURST_EVERY_S))
+        return [self.feed.batch(min(size, len(self.pods)), None) for _ in range(count)]
 
     def cells(self) -> Sequence[Cell]:
-        """Return the threads together, without and with a busy one."""
-        return [_Together(self, busy=False), _Together(self, busy=True)]
+        """Return the threads together, without and with a busy one; a full run's also switching."""
+        variants = [QUIET, BUSY] if self.parameters.quick else [QUIET, BUSY, SHORT]
+        return [_Together(self, variant) for variant in variants]
 
 
 class _Together(Cell):
-    def __init__(self, workload: Contention, *, busy: bool) -> None:
-        self.workload, self.busy = workload, busy
+    def __init__(self, workload: Contention, variant: str) -> None:
+        self.workload, self.variant = workload, variant
         self.rounds = 1 if workload.parameters.quick else min(2, workload.parameters.rounds)
         self.seconds = float(workload.options["seconds"]) / self.rounds
 
     def measure(self, round_number: int) -> list[Measurement]:
         alone = self._alone()
         bursts = self.workload.bursts(self.seconds)
-        with _computing(self.busy):
-            samples = _run(self.workload, bursts, self.seconds)
+        with _computing(self.variant != QUIET), _switching(self.variant == SHORT):
+            apply = self.workload.subject.store.apply
+            samples = together(self.workload.reads, apply, bursts, list, self.seconds)
         return self._measurements(samples, alone, self._wrong())
 
     def _alone(self) -> tuple[float, float]:
@@ -118,8 +105,8 @@ class _Together(Cell):
         read_alone, write_alone = alone
         facts = {
             "readers": READERS,
-            "reads_per_s": round(len(samples.read) / samples.lasted_s),
-            "writes_per_s": round(sum(samples.batches) / samples.lasted_s),
+            "reads_per_s": samples.reads_per_s,
+            "writes_per_s": samples.writes_per_s,
             "batch_p99": int(percentile(samples.batches, 0.99)),
         }
         lines = {
@@ -132,7 +119,7 @@ class _Together(Cell):
         return [
             Measurement(
                 query=name,
-                variant=BUSY if self.busy else QUIET,
+                variant=self.variant,
                 pods=len(self.workload.pods),
                 matches=self.workload.matches if name.startswith("read") else None,
                 samples_us=each,
@@ -150,56 +137,6 @@ class _Together(Cell):
             if ask(self.workload.subject.store, questions) == right
             else ("after the writes the store does not hold what was written")
         )
-
-
-def _run(workload: Contention, bursts: list[list[Event]], seconds: float) -> Samples:
-    samples, start = Samples(), time.perf_counter()
-    end = start + seconds
-    readers = [Thread(_read, samples, workload.reads(), start, end, n) for n in range(READERS)]
-    writer = Thread(_write, samples, workload.subject.store.apply, bursts, start)
-    for thread in (*readers, writer):
-        thread.start()
-    for thread in (*readers, writer):
-        thread.finish()
-    samples.lasted_s = time.perf_counter() - start
-    return samples
-
-
-def _read(
-    samples: Samples, reads: Iterator[Callable[[], Any]], start: float, end: float, number: int
-) -> None:
-    clock = time.perf_counter
-    due = start + READ_EVERY_S * number / READERS
-    while due < end:
-        time.sleep(max(0.0, due - clock()))
-        read = next(reads)
-        began = clock()
-        result = read()
-        elapsed = clock() - began
-        samples.read.append(elapsed * 1e6)
-        del result
-        due = max(due + READ_EVERY_S, clock())
-
-
-def _write(
-    samples: Samples, apply: Callable[[list[Event]], None], bursts: list[list[Event]], start: float
-) -> None:
-    clock = time.perf_counter
-    every = BURST / EVENTS_A_SECOND
-    taken = 0
-    while taken < len(bursts):
-        arrived = start + taken * every
-        time.sleep(max(0.0, arrived - clock()))
-        ready = int((clock() - start) / every) + 1
-        ready = min(max(ready, taken + 1), taken + MOST_EVENTS // BURST, len(bursts))
-        events = [event for burst in bursts[taken:ready] for event in burst]
-        began = clock()
-        apply(events)
-        visible = clock()
-        samples.write.append((visible - began) * 1e6)
-        samples.freshness.append((visible - arrived) * 1e6)
-        samples.batches.append(len(events))
-        taken = ready
 
 
 @contextmanager
@@ -220,3 +157,15 @@ def _computing(wanted: bool) -> Iterator[None]:
         stop.set()
         if wanted:
             thread.finish()
+
+
+@contextmanager
+def _switching(wanted: bool) -> Iterator[None]:
+    """Let threads ask for the interpreter's lock sooner meanwhile, if wanted."""
+    before = sys.getswitchinterval()
+    if wanted:
+        sys.setswitchinterval(SHORT_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlcache.bench.answers import Answer, of_keys
 from sqlcache.bench.cluster import Cluster
@@ -27,6 +27,8 @@ from sqlcache.client.api import Event, ListWatch, Page, Watch
 from sqlcache.errors import SqlcacheError
 from sqlcache.informer import SharedInformer
 from sqlcache.store.api import Indexer
+
+T = TypeVar("T")
 
 STREAMED, PLAIN = "streaming list", "plain list"
 WHOLE, RECEIVING, STORE, REST = (
@@ -154,7 +156,7 @@ class _TimedListWatch:
         start, cpu = time.perf_counter(), time.thread_time()
         page = self._inner.list_page(**options)
         self.took(start, cpu)
-        return page
+        return {**page, "items": self.timed(iter(page["items"]), lambda _: True)}
 
     def watch(self, *, send_initial_events: bool, **options: Any) -> Watch:
         start, cpu = time.perf_counter(), time.thread_time()
@@ -163,6 +165,20 @@ class _TimedListWatch:
             return inner
         self.took(start, cpu)
         return _TimedWatch(self, inner)
+
+    def timed(self, items: Iterator[T], counts: Callable[[T], bool]) -> Iterator[T]:
+        """Yield items, the time for each of which counts until that is answered with False."""
+        counting = True
+        while True:
+            start, cpu = time.perf_counter(), time.thread_time()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            if counting:
+                self.took(start, cpu)
+                counting = counts(item)
+            yield item
 
     def took(self, start: float, cpu: float) -> None:
         self.seconds += time.perf_counter() - start
@@ -177,13 +193,5 @@ class _TimedWatch:
         self._inner.close()
 
     def __iter__(self) -> Iterator[Event]:
-        events, initial = iter(self._inner), True
-        while True:
-            start, cpu = time.perf_counter(), time.thread_time()
-            event = next(events, None)
-            if event is None:
-                return
-            if initial:
-                self._timed.took(start, cpu)
-                initial = event["type"] != "BOOKMARK"  # the first one marks the end
-            yield event
+        # The first bookmark marks the end of the list.
+        return self._timed.timed(iter(self._inner), lambda event: event["type"] != "BOOKMARK")

@@ -12,12 +12,9 @@ that only what the store keeps stays. Then a full garbage collection is timed; n
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from random import Random
-
-import orjson
 
 from sqlcache.bench import realistic, workloads
 from sqlcache.bench.answers import Answer, ask, of_keys
@@ -35,8 +32,9 @@ _EVERY_POD = [
     for namespace in realistic.NAMESPACES
 ]
 _SHARED_VALUES = 1000
+LABELS = 20  # of each pod, half of them shared
 _COLLECTIONS = 3
-_WITH, _WITHOUT = "store, with labels", "store, without labels"
+WITH, WITHOUT = "store, with labels", "store, without labels"
 
 
 class Memory(Workload):
@@ -53,7 +51,7 @@ class Memory(Workload):
         # Collections during the load would cost dict minutes and change no byte of what is kept.
         gc.disable()
         if self.part == "cache":
-            batches = _batches(realistic.realistic_pods(self.size, self.parameters.seed))
+            batches = realistic.decoded_batches(self.size, self.parameters.seed)
         else:
             pods = labelled_pods(self.size, self.parameters.seed, labels=self.part == "labels")
             batches = (pods[start : start + BATCH] for start in range(0, len(pods), BATCH))
@@ -100,7 +98,7 @@ class _Growth(Cell):
 
     def measure(self, round_number: int) -> list[Measurement]:
         workload = self.workload
-        name = {"cache": CACHE, "labels": _WITH}.get(workload.part, _WITHOUT)
+        name = {"cache": CACHE, "labels": WITH}.get(workload.part, WITHOUT)
         grown = Measurement(name, RSS, workload.size, bytes=workload.growth)
         if workload.pages is None:
             return [grown]
@@ -131,13 +129,13 @@ class _Pause(Cell):
 def label_index(results: Sequence[Result]) -> list[Result]:
     """Return the results, those of stores with and without labels made into the index's."""
     without = {
-        (result.backend, result.variant): result for result in results if result.query == _WITHOUT
+        (result.backend, result.variant): result for result in results if result.query == WITHOUT
     }
     derived = []
     for result in results:
-        if result.query == _WITH:
+        if result.query == WITH:
             derived.append(_index(result, without.get((result.backend, result.variant))))
-        elif result.query != _WITHOUT or result.error is not None:
+        elif result.query != WITHOUT or result.error is not None:
             derived.append(result)
     return sorted(derived, key=_place)
 
@@ -149,8 +147,13 @@ def _place(result: Result) -> tuple[bool, bool, str, bool]:
 
 
 def _index(result: Result, without: Result | None) -> Result:
-    tuples = 20 * result.pods
-    fields = {**result.fields, "labels": 20, "tuples": tuples, "with_labels_bytes": result.bytes}
+    tuples = LABELS * result.pods
+    fields = {
+        **result.fields,
+        "labels": LABELS,
+        "tuples": tuples,
+        "with_labels_bytes": result.bytes,
+    }
     size = None
     if result.bytes is not None and without is not None and without.bytes is not None:
         fields["without_labels_bytes"] = without.bytes
@@ -167,15 +170,5 @@ def labelled_pods(pods: int, seed: int, *, labels: bool) -> Objects:
     if labels:
         values = min(_SHARED_VALUES, max(1, pods // 2))
         columns += [workloads.uniform(random, pods, f"shared-{key}", values) for key in range(10)]
-        columns += [_unique(random, pods, f"unique-{key}") for key in range(10)]
+        columns += [workloads.unique(random, pods, f"unique-{key}") for key in range(10)]
     return workloads.pods_with(columns, workloads.one_namespace(pods))
-
-
-def _unique(random: Random, pods: int, key: str) -> Column:
-    # Ten characters, as a pod-template-hash or a job's uid tail have.
-    return [(key, f"{random.getrandbits(16):04x}{number:06x}") for number in range(pods)]
-
-
-def _batches(documents: Iterator[bytes]) -> Iterator[Objects]:
-    while chunk := [orjson.loads(document) for document in islice(documents, BATCH)]:
-        yield chunk

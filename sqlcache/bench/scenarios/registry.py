@@ -12,7 +12,11 @@ from importlib.util import find_spec
 
 from sqlcache.bench.results import Parameters, Result
 from sqlcache.bench.scenarios import (
+    cardinality,
+    churning,
+    collecting,
     contention,
+    controllers,
     dump,
     first_sync,
     loading,
@@ -22,6 +26,7 @@ from sqlcache.bench.scenarios import (
     selecting,
     soak,
     updates,
+    versus_go,
 )
 from sqlcache.bench.scenarios.workload import Job, Task, Workload
 
@@ -49,6 +54,7 @@ class Scenario:
         finish: makes the results of all tasks into those that are shown.
         part_of: the runs without named scenarios that it is part of: "every", "full" or "none".
         extras: what it needs of the package's extras, by name and a module of each.
+        axis: the field of results that its lines grow with, if they are points of curves.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Scenario:
     finish: Callable[[Sequence[Result]], list[Result]] = _same
     part_of: str = "every"
     extras: Mapping[str, str] = field(default_factory=dict)
+    axis: str | None = None
 
     def missing(self) -> list[str]:
         """Return the extras that are not installed."""
@@ -117,6 +124,14 @@ def _selecting(parameters: Parameters) -> list[Task]:
     return [Task({"services": size}, no_views=True) for size in sizes]
 
 
+def _controllers(parameters: Parameters) -> list[Task]:
+    services, workers = list(controllers.SERVICES), list(controllers.WORKERS)
+    if parameters.quick:
+        services, workers = [controllers.USUAL_SERVICES], [controllers.USUAL_WORKERS]
+    seconds = 0.3 if parameters.quick else 3.0
+    return [Task({"services": services, "workers": workers, "seconds": seconds})]
+
+
 def _first_sync(parameters: Parameters) -> list[Task]:
     # Of 150,000, the 50,000 pods of 4 KB that the project's aim speaks of.
     return [Task({"pods": max(1, parameters.pods // 3)}, alone=True, no_views=True)]
@@ -128,6 +143,31 @@ def _soak(parameters: Parameters) -> list[Task]:
         return [Task({**options, "relists": 4}, alone=True, no_views=True)]
     options = {"pods": min(parameters.pods, 20_000), "seconds": 30, "troubles_per_s": 2}
     return [Task({**options, "relists": 20}, alone=True, no_views=True)]
+
+
+def _collecting(parameters: Parameters) -> list[Task]:
+    pods = max(1, parameters.pods // (_MEMORY_SHARE_QUICK if parameters.quick else 1))
+    return [Task({"pods": pods}, alone=True, no_views=True)]
+
+
+def _cardinality(parameters: Parameters) -> list[Task]:
+    pods, counts = parameters.pods, list(cardinality.UNIQUE)
+    if parameters.quick:
+        pods, counts = max(1, pods // _MEMORY_SHARE_QUICK), counts[:: len(counts) - 1]
+    return [Task({"pods": pods, "unique": count}, alone=True, no_views=True) for count in counts]
+
+
+def _churn(parameters: Parameters) -> list[Task]:
+    return [Task({"seconds": 0.6 if parameters.quick else churning.PERIOD_S}, alone=True)]
+
+
+def _versus_go(parameters: Parameters) -> list[Task]:
+    cases = list(versus_go.CASES)[2:3] if parameters.quick else versus_go.CASES
+    index = [
+        Task({"part": part, "pods": parameters.pods}, alone=True, live_only=True, no_views=True)
+        for part in ("labels", "bare")
+    ]
+    return [*(Task({"case": case}) for case in cases), *index]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -233,8 +273,17 @@ SCENARIOS = {
             (
                 ("read", contention.QUIET),
                 ("read", contention.BUSY),
+                ("read", contention.SHORT),
                 ("freshness", contention.QUIET),
             ),
+        ),
+        Scenario(
+            "controllers",
+            "both controllers: cache work of syncs and pod events, waits of workers and writer",
+            controllers.Controllers,
+            _controllers,
+            controllers.HEADLINES,
+            part_of="full",
         ),
         Scenario(
             "relist",
@@ -243,7 +292,7 @@ SCENARIOS = {
             _one,
             (
                 (f"{relist.LONGEST}, 1 % changed", relist.ON),
-                (f"{relist.LONGEST}, 1 % changed", relist.FROZEN),
+                (f"{relist.LONGEST}, 1 % changed", relist.TUNED),
                 (f"{relist.SYNC}, 1 % changed", relist.ON),
                 (f"{relist.PEAK}, 1 % changed", relist.ON),
             ),
@@ -271,6 +320,57 @@ SCENARIOS = {
             ),
             part_of="none",
             extras=_EXTRAS,
+        ),
+        Scenario(
+            "gc",
+            "the pause of a full garbage collection with pods of 4 KB, with and without gc.freeze",
+            collecting.Collecting,
+            _collecting,
+            (
+                (collecting.FULL, collecting.NOT_FROZEN),
+                (collecting.FULL, collecting.FROZEN),
+            ),
+            part_of="full",
+        ),
+        Scenario(
+            "cardinality",
+            "memory and time of a load while unique labels grow from 0 to 20 a pod",
+            cardinality.Cardinality,
+            _cardinality,
+            (
+                (cardinality.line(0), cardinality.GROWTH),
+                (cardinality.line(20), cardinality.GROWTH),
+                (cardinality.line(20), cardinality.LOAD),
+            ),
+            part_of="full",
+            axis=cardinality.FIELD,
+        ),
+        Scenario(
+            "churn",
+            "every pod changes a label once a minute while four readers list by selector",
+            churning.Churn,
+            _churn,
+            (
+                (churning.READ, churning.VARIANT),
+                (churning.EVENT, churning.VARIANT),
+                (churning.MEMORY, churning.VARIANT),
+            ),
+            part_of="full",
+        ),
+        Scenario(
+            versus_go.NAME,
+            "the pods and questions for which client-go's own figures are known, beside them",
+            versus_go.workload,
+            _versus_go,
+            (
+                (versus_go.line("uniform1000, 5 labels", "typical"), versus_go.INDEX),
+                (versus_go.line("uniform1000, 5 labels", "typical"), versus_go.SCAN),
+                (versus_go.line("uniform10, 5 labels", "typical"), versus_go.INDEX),
+                (versus_go.line("uniform1000, 5 labels", "one label changed"), versus_go.INDEX),
+                ("index of *", memory.RSS),
+            ),
+            versus_go.beside_go,
+            part_of="full",
         ),
         Scenario(
             "dump",

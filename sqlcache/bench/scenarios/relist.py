@@ -11,14 +11,16 @@ were doing when it began. One handler counts what it is told.
 | longest wait of a reader | the longest of these in one relist |
 | peak over steady memory | (bytes) highest resident memory of the relist, less that before it |
 
-Each with the garbage collector as it is, and with the pods frozen after each sync (`gc.freeze()`),
-which a program may do but a library must not: a full collection in the middle of a relist walks
-all pods, and no thread runs meanwhile.
+Each with the interpreter as it is, and tuned as a program may but a library must not: the pods
+frozen after each sync, `gc.freeze()`, full collections made rare, `gc.set_threshold(700, 10,
+1_000)`, and a busy thread interrupted after 0.5 ms, `sys.setswitchinterval(0.0005)`. A full
+collection walks all pods, and no thread runs meanwhile.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -33,16 +35,18 @@ from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask
 from sqlcache.bench.measuring import peak_of, rss_bytes
 from sqlcache.bench.prepared import PreparedList
-from sqlcache.bench.scenarios.contention import READ_EVERY_S, READERS
 from sqlcache.bench.scenarios.workload import Cell, Job, Measurement, Workload
 from sqlcache.bench.threads import Thread
+from sqlcache.bench.traffic import READ_EVERY_S, READERS
 from sqlcache.bench.workloads import REPEATED
 from sqlcache.clock import MonotonicClock
 from sqlcache.errors import SqlcacheError
 from sqlcache.informer import Backoff, HandlerFuncs, SharedInformer
 from sqlcache.lister import PodLister
 
-ON, FROZEN = "collector on", "gc.freeze()"
+ON, TUNED = "interpreter as it is", "interpreter tuned"
+_THRESHOLDS = (700, 10, 1_000)
+_SWITCH_INTERVAL_S = 0.0005
 SYNC, WAIT, LONGEST, PEAK = (
     "time to sync", "reader wait", "longest wait of a reader", "peak over steady memory",
 )  # fmt: skip
@@ -84,11 +88,12 @@ class Relist(Workload):
         return ask(self.subject.store, self.questions)
 
     def cells(self) -> Sequence[Cell]:
-        """Return relists with few changes, the collector as it is and pods frozen; with many."""
-        few = _Relists(self, 0.01, frozen=False)
+        """Return relists with few changes and with many, each without and with the tuning."""
         if self.parameters.quick:
-            return [few]
-        return [few, _Relists(self, 0.01, frozen=True), _Relists(self, 1.0, frozen=False)]
+            return [_Relists(self, 0.01, tuned=False)]
+        return [
+            _Relists(self, share, tuned=tuned) for share in (0.01, 1.0) for tuned in (False, True)
+        ]
 
     def close(self) -> None:
         """Stop the informer."""
@@ -157,8 +162,8 @@ class Relist(Workload):
 class _Relists(Cell):
     rounds = _ROUNDS
 
-    def __init__(self, workload: Relist, share: float, *, frozen: bool) -> None:
-        self.workload, self.share, self.frozen = workload, share, frozen
+    def __init__(self, workload: Relist, share: float, *, tuned: bool) -> None:
+        self.workload, self.share, self.tuned = workload, share, tuned
         if workload.parameters.quick or share == 1:
             self.rounds = 1
 
@@ -166,7 +171,7 @@ class _Relists(Cell):
         workload = self.workload
         workload.change(self.share)
         version = workload.list.offer()
-        with _kept_out(self.frozen):
+        with _tuned(self.tuned):
             steady = rss_bytes()
             with workload.reading() as waits, peak_of() as peak, _pauses() as pauses:
                 time.sleep(_LEAD_S)
@@ -188,7 +193,7 @@ class _Relists(Cell):
         changed = "all changed" if self.share == 1 else f"{self.share * 100:g} % changed"
         return Measurement(
             f"{name}, {changed}",
-            FROZEN if self.frozen else ON,
+            TUNED if self.tuned else ON,
             len(self.workload.list.documents),
             fields=dict(facts),
             **values,
@@ -196,16 +201,21 @@ class _Relists(Cell):
 
 
 @contextmanager
-def _kept_out(wanted: bool) -> Iterator[None]:
-    """Keep what is alive now out of collections meanwhile, if wanted."""
+def _tuned(wanted: bool) -> Iterator[None]:
+    """Keep what is alive now out of collections, make them rare, and threads change, if wanted."""
     if not wanted:
         yield
         return
     gc.collect()
     gc.freeze()
+    before, interval_s = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(*_THRESHOLDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         yield
     finally:
+        sys.setswitchinterval(interval_s)
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sqlcache.bench.answers import Answer
 from sqlcache.bench.auditing import Auditor, ObservedListWatch, audited
@@ -27,6 +26,7 @@ from sqlcache.bench.cluster import Cluster
 from sqlcache.bench.cluster.churn import label_questions
 from sqlcache.bench.measuring import percentile, rss_bytes
 from sqlcache.bench.scenarios.workload import Cell, Job, Measurement, Workload
+from sqlcache.bench.threads import wait_until
 from sqlcache.clock import MonotonicClock
 from sqlcache.errors import SqlcacheError
 from sqlcache.informer import Backoff, SharedInformer
@@ -45,7 +45,6 @@ _CHANGED_BETWEEN = 0.01  # of the pods, between two relists
 _FIRST_S, _LONGEST_S = 0.02, 0.2  # of the back-off: a soak is short, outages in it are shorter
 _SILENCE_S = 1.0  # of a stalled watch, before it is given up
 _WAIT_S = 60.0  # for anything: then the soak has failed
-_POLL_S = 0.005
 
 
 class SoakError(SqlcacheError, RuntimeError):
@@ -259,23 +258,3 @@ def compared(store: Indexer, content: Objects) -> list[str]:
 def key_of(obj: Object) -> str:
     """Return `namespace/name`."""
     return meta_namespace_key_func(obj)
-
-
-def wait_until(condition: Callable[[], Any], what: str, *, fails: bool = True) -> None:
-    """Wait for a condition.
-
-    Args:
-        condition: looked at again and again.
-        what: for the message.
-        fails: raise when it does not come; else go on.
-
-    Raises:
-        SoakError: it did not come.
-    """
-    end = time.monotonic() + _WAIT_S
-    while not condition():
-        if time.monotonic() > end:
-            if fails:
-                raise SoakError(f"{what} did not come within {_WAIT_S:g} s")
-            return
-        time.sleep(_POLL_S)

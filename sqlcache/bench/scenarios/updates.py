@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from sqlcache.bench import workloads
 from sqlcache.bench.answers import Answer, ask, by_plain_rule
+from sqlcache.bench.backends import Subject
 from sqlcache.bench.measuring import setting_up, timed
+from sqlcache.bench.results import Parameters
 from sqlcache.bench.scenarios.workload import Cell, Measurement, Workload
 from sqlcache.bench.workloads import Feed, Question
+from sqlcache.objects import Objects, labels_of
 from sqlcache.store.sqlite import SqliteStore
 
 LABELS = {0: "labels unchanged", 1: "one label changed", 5: "all five labels changed"}
@@ -53,25 +56,47 @@ class Updates(Workload):
         """Return each kind of change in each size of batch."""
         size = len(self.pods)
         return [
-            *(_Batches(self, changed, min(batch, size)) for changed in LABELS for batch in BATCHES),
+            *(Batches(self, changed, min(batch, size)) for changed in LABELS for batch in BATCHES),
             *(_BatchesInUse(self, changed, min(BATCHES[-1], size)) for changed in (0, 1)),
         ]
 
 
-class _Batches(Cell):
-    def __init__(self, workload: Updates, changed: int, batch: int) -> None:
+class Fed(Protocol):
+    """What `Batches` needs of a workload: the store's pods, and a feed that changes them."""
+
+    parameters: Parameters
+    subject: Subject
+    pods: Objects
+    feed: Feed
+
+    @property
+    def timed_s(self) -> float:
+        """As in `Workload`."""
+
+    def questions(self) -> list[Question]:
+        """Return some questions about every label."""
+
+
+class Batches(Cell):
+    """Batches of one size in which every pod gets as many other labels.
+
+    Args of the constructor: the workload, the number of labels changed, the events of a batch.
+    """
+
+    def __init__(self, workload: Fed, changed: int, batch: int) -> None:
         self.workload, self.changed, self.batch = workload, changed, batch
 
     def measure(self, round_number: int) -> list[Measurement]:
+        """Apply this round's part of the batches."""
         workload = self.workload
         batches = workload.parameters.samples // workload.parameters.rounds
         calls = ((None, self._call()) for _ in range(max(_LEAST_BATCHES, batches)))
         least = -(-_LEAST_BATCHES // workload.parameters.rounds)
         result = Measurement(
-            self._name(),
+            self.name(),
             f"batches of {self.batch}",
             len(workload.pods),
-            fields={"batch": self.batch, "labels": 5},
+            fields={"batch": self.batch, "labels": len(labels_of(workload.pods[0]))},
         )
         self._call()()  # wakes the process and its caches
         for _, elapsed, _ in timed(calls, workload.timed_s, least):
@@ -79,12 +104,13 @@ class _Batches(Cell):
         result.wrong = self._wrong(round_number)
         return [result]
 
-    def _name(self) -> str:
+    def name(self) -> str:
+        """Return the name of the line."""
         return LABELS[self.changed]
 
     def _call(self) -> Any:
         events = self.workload.feed.batch(self.batch, self.changed)
-        return lambda: self.workload.apply(events)
+        return lambda: self.workload.subject.store.apply(events)
 
     def _wrong(self, round_number: int) -> str | None:
         if round_number + 1 < self.workload.parameters.rounds:
@@ -99,7 +125,7 @@ class _Batches(Cell):
         return None
 
 
-class _BatchesInUse(_Batches):
+class _BatchesInUse(Batches):
     """The same while hot views are alive, where a backend has them."""
 
     def measure(self, round_number: int) -> list[Measurement]:
@@ -113,5 +139,5 @@ class _BatchesInUse(_Batches):
     def _questions(self) -> list[Question]:
         return list(islice(workloads.service_questions(len(self.workload.pods)), _IN_USE))
 
-    def _name(self) -> str:
-        return f"{super()._name()}, {len(self._questions()):,} selectors in use"
+    def name(self) -> str:
+        return f"{super().name()}, {len(self._questions()):,} selectors in use"

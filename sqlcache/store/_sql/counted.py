@@ -16,7 +16,7 @@ import orjson
 
 Name = tuple[Any, ...]
 Query = Callable[[str, tuple[Any, ...]], Any]  # gives the first column of the first row
-Statement = tuple[str, tuple[Any, ...]]
+Statement = tuple[str, tuple[Any, ...] | dict[str, Any]]  # with named parameters, a dict
 
 
 def to_json(value: Any) -> str:

@@ -159,6 +159,7 @@ class FileDatabase(Database):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         _check_sqlite()
+        self._path = os.path.abspath(path)  # readers open it later, maybe in another directory
         self._state = threading.Condition()
         self._active = 0
         self._closed = False
@@ -214,7 +215,7 @@ class FileDatabase(Database):
         with self._state:
             if self._readers:
                 return self._readers.pop()
-        connection = connect(self.name)
+        connection = connect(self._path)
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
         return connection
@@ -269,7 +270,7 @@ def open_file(path: str) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened or upgraded.
     """
     prepare_file(path)
-    connection = connect(path)
+    connection = connect_file(path)
     try:
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
@@ -300,13 +301,15 @@ def check_file(path: str) -> None:
     """Check, without touching it, that a file is a sound cache of a known version, or empty.
 
     Raises:
-        NotACacheError: it is a directory, no SQLite database, or somebody else's.
+        NotACacheError: it is no regular file, no SQLite database, or somebody else's.
         DamagedDatabaseError: it is cut short or its schema is unreadable.
         SchemaVersionError: it comes from a newer release.
         DatabaseError: it cannot be read.
     """
     if Path(path).is_dir():
         raise NotACacheError(path, "is a directory")
+    if Path(path).exists() and not Path(path).is_file():
+        raise NotACacheError(path, "is no regular file")
     try:
         connection = connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -355,6 +358,11 @@ def _check_sqlite() -> None:
     if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
         needed = ".".join(map(str, MINIMUM_SQLITE))
         raise BackendError(f"SQLite {needed} or newer is needed, found {sqlite3.sqlite_version}")
+
+
+def connect_file(path: str) -> sqlite3.Connection:
+    """Return a connection to a file, whatever its name: SQLite takes some for URIs or memory."""
+    return connect(os.path.abspath(path))
 
 
 def connect(database: str, *, uri: bool = False) -> sqlite3.Connection:

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-import orjson
-
 from sqlcache.objects import Object
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Statement, to_json
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
 
@@ -25,7 +24,7 @@ class Row(NamedTuple):
         digest: of its terms; None if it goes.
         namespace, labels, index_values: as in the change.
         kept: the object, where the shelf keeps it parsed.
-        body: the object as bytes, where its row keeps it.
+        body: the object in bytes, where its row keeps it.
         identity: its uid and resourceVersion, where its row keeps it.
     """
 
@@ -35,7 +34,7 @@ class Row(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
     index_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     kept: Object | None = None
-    body: bytes | None = None
+    body: Body | None = None
     identity: tuple[str, str] = ("", "")
 
     def parsed(self) -> Object:
@@ -44,8 +43,7 @@ class Row(NamedTuple):
             return self.kept
         if self.body is None:
             raise RuntimeError(f"nothing is kept under {self.key!r}")
-        obj: Object = orjson.loads(self.body)
-        return obj
+        return self.body.decoded()
 
 
 Numbered = tuple[int, Row]  # an object's id, and what it becomes
@@ -87,23 +85,31 @@ def _fields(*positions: int) -> str:
 
 def _digest_and_terms(start: int, length: int) -> tuple[str, str]:
     begin, size = _fields(start), _fields(length)
-    return f"substr(?1, {begin}, {DIGEST_BYTES})", f"substr(?1, {begin} + {DIGEST_BYTES}, {size})"
+    return (
+        f"substr(:content, {begin}, {DIGEST_BYTES})",
+        f"substr(:content, {begin} + {DIGEST_BYTES}, {size})",
+    )
 
 
-_ADD = (  # ?1 bytes, ?2 rows [id, scope id, key, uid, RV, start, terms, body start, body], ?3, ?4
-    "INSERT INTO object"
-    " (id, scope_id, key, uid, resource_version, digest, terms, body, version, resource_id)"
+# Named parameters: the bytes come several times, and Python 3.14 refuses a sequence for `?1`.
+# rows: [id, scope id, key, uid, RV, start, length of terms, *body];
+# body: [start, length, dictionary id, plain length]
+_ADD = (
+    "INSERT INTO object (id, scope_id, key, uid, resource_version, digest, terms, body,"
+    " dictionary_id, plain_bytes, version, resource_id)"
     f" SELECT {_fields(0, 1, 2, 3, 4)}, {', '.join(_digest_and_terms(5, 6))},"
-    f" substr(?1, {_fields(7)}, {_fields(8)}), ?3, ?4 FROM json_each(?2) j"
+    f" substr(:content, {_fields(7)}, {_fields(8)}), {_fields(9, 10)}, :version, :resource_id"
+    " FROM json_each(:rows) j"
 )
-_SET_TERMS = (  # ?1 bytes, ?2 rows [id, start, length of terms]
+_SET_TERMS = (  # rows [id, start, length of terms]
     "UPDATE object SET digest = {}, terms = {}".format(*_digest_and_terms(1, 2))
-    + f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+    + f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
 )
-_SET_BODY = (  # ?1 bytes, ?2 rows [id, uid, RV, start, length], ?3 version
-    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = ?3,"
-    f" body = substr(?1, {_fields(3)}, {_fields(4)})"
-    f" FROM json_each(?2) j WHERE object.id = {_fields(0)}"
+_SET_BODY = (  # rows [id, uid, RV, *body]
+    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = :version,"
+    f" body = substr(:content, {_fields(3)}, {_fields(4)}),"
+    f" dictionary_id = {_fields(5)}, plain_bytes = {_fields(6)}"
+    f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
 )
 # Apart, for naming the column has its index written again even if nothing changes.
 _SET_SCOPE = (
@@ -132,11 +138,17 @@ def add(
         content, written = bytearray(), []
         for object_id, row in rows:
             start = _append(content, (row.digest or b"") + terms[object_id])
-            body = _append(content, row.body or b"")
-            length = None if row.body is None else len(row.body)
-            place = (start, len(terms[object_id]), body, length)
+            place = (start, len(terms[object_id]), *_append_body(content, row.body))
             written.append((object_id, scope_ids[row.namespace], row.key, *row.identity, *place))
-        yield _ADD, (bytes(content), to_json(written), version, resource_id)
+        yield (
+            _ADD,
+            {
+                "content": bytes(content),
+                "rows": to_json(written),
+                "version": version,
+                "resource_id": resource_id,
+            },
+        )
 
 
 def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[Statement]:
@@ -147,7 +159,7 @@ def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[
             packed = terms[object_id]
             start = _append(content, (row.digest or b"") + packed)
             written.append((object_id, start, len(packed)))
-        yield _SET_TERMS, (bytes(content), to_json(written))
+        yield _SET_TERMS, {"content": bytes(content), "rows": to_json(written)}
 
 
 def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
@@ -155,10 +167,12 @@ def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
     content, written = bytearray(), []
     for object_id, row in rows:
         if row.body is not None:
-            start = _append(content, row.body)
-            written.append((object_id, *row.identity, start, len(row.body)))
+            written.append((object_id, *row.identity, *_append_body(content, row.body)))
     if written:
-        yield _SET_BODY, (bytes(content), to_json(written), version)
+        yield (
+            _SET_BODY,
+            {"content": bytes(content), "rows": to_json(written), "version": version},
+        )
 
 
 def set_scopes(pairs: Sequence[tuple[int, int]]) -> Iterator[Statement]:
@@ -171,6 +185,15 @@ def remove(object_ids: Sequence[int]) -> Iterator[Statement]:
     """Yield what deletes objects."""
     if object_ids:
         yield _REMOVE, (to_json(object_ids),)
+
+
+def _append_body(content: bytearray, body: Body | None) -> tuple[int | None, ...]:
+    """Append a body; return where it is, how long, and what it takes to read it."""
+    if body is None:
+        return (None,) * 4
+    dictionary_id = body.dictionary.id if body.dictionary else None
+    start = _append(content, body.content)
+    return start, len(body.content), dictionary_id, body.plain_bytes
 
 
 def _append(content: bytearray, part: bytes) -> int:

@@ -1,9 +1,10 @@
-"""Objects as JSON bytes in their rows, behind a bounded number of decoded ones.
+"""Objects as bytes in their rows, JSON or compressed, behind a bounded number of decoded ones.
 
 A body is decoded on the way out; what is read again is found decoded. Decoded objects are checked
-against the version of their row wherever somebody else may have written it.
+against the version of their row wherever somebody else may have written it. They are bounded in
+number and in bytes of their JSON: decoded, they take some six times as much.
 
-Elsewhere: what a shelf promises (shelf), the rows (object_rows).
+Elsewhere: what a shelf promises (shelf), the rows (object_rows), compression (dictionaries).
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ import orjson
 
 from sqlcache.errors import ObjectError
 from sqlcache.objects import Object, Objects
-from sqlcache.store._sql import object_rows
+from sqlcache.store._sql import dictionaries, object_rows
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
+from sqlcache.store._sql.dictionaries import Dictionaries
+from sqlcache.store._sql.members import DecodedMembers
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import Scope, digest
 
 _T = TypeVar("_T")
+
+OBJECT_BYTES = 8 * 1024  # of JSON, that an object takes of what is kept decoded, on average
 
 # What would come back as something else is refused instead.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -40,6 +46,12 @@ _FIND_IDS = (
     " WHERE o.id = j.value AND s.id = o.scope_id"
 )
 _KEYS = "SELECT json_group_array(key) FROM object WHERE resource_id = ?"
+_SOME_KEYS = (
+    "SELECT json_group_array(key) FROM"
+    " (SELECT key FROM object WHERE resource_id = ? {} ORDER BY key LIMIT ?)"
+)
+_FIRST_KEYS = _SOME_KEYS.format("")
+_NEXT_KEYS = _SOME_KEYS.format("AND key > ?")
 _KEYS_OF = (
     "SELECT json_group_array(o.key) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
 )
@@ -53,31 +65,46 @@ _VERSIONS = (
     "SELECT json_group_array(json_array(o.id, o.version))"
     " FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
 )
+# One line of JSON that tells about the bodies, then the bodies one after the other. The text is not
+# looked at on the way, so it may be any bytes.
 _BODIES = (
-    "SELECT CAST('[' || ifnull(group_concat('[' || o.id || ',' || CAST(o.body AS TEXT) || ']'), '')"
-    " || ']' AS BLOB) FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+    "SELECT CAST("
+    "json_group_array(json_array(o.id, length(o.body), o.dictionary_id, o.plain_bytes))"
+    " || char(10) || ifnull(group_concat(CAST(o.body AS TEXT), ''), '') AS BLOB)"
+    " FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
+)
+_BYTES = (
+    "SELECT ifnull(sum(ifnull(o.plain_bytes, length(o.body))), 0)"
+    " FROM json_each(?) j CROSS JOIN object o WHERE o.id = j.value"
 )
 
 
 class PackedShelf(Shelf):
     """Objects as bytes in their rows."""
 
-    def __init__(self, hot_objects: int, *, versioned: bool) -> None:
+    def __init__(self, hot_objects: int, dictionaries: Dictionaries, *, versioned: bool) -> None:
         """Make a shelf.
 
         Args:
-            hot_objects: how many decoded objects are kept at most.
+            hot_objects: how many decoded objects are kept at most; see `HotObjects`.
+            dictionaries: what compresses and decompresses objects.
             versioned: compare each decoded object with the version of its row: readers may see
                 different states, and other processes may write.
         """
+        self.members = DecodedMembers()
         self._hot = HotObjects(hot_objects)
+        self._dictionaries = dictionaries
         self._versioned = versioned
 
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+    def start(self, query: Query, resource_id: int) -> None:
+        self._dictionaries.start(query, resource_id)
+
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         try:
-            return None, orjson.dumps(obj, option=_STRICT)
+            plain = orjson.dumps(obj, option=_STRICT)
         except TypeError as error:
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
+        return None, self._dictionaries.body(plain)
 
     def digest(
         self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
@@ -95,7 +122,7 @@ class PackedShelf(Shelf):
         return [stored for _, stored in _stored(query(_FIND_IDS, (to_json(ids),)))]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
-        return dict(_decoded(query, ids))
+        return {object_id: obj for object_id, obj, _ in self._decoded(query, ids)}
 
     def forget_decoded(self) -> None:
         """Drop all decoded objects."""
@@ -103,12 +130,16 @@ class PackedShelf(Shelf):
 
     def statements(
         self,
+        query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
         resource_id: int,
     ) -> Iterator[Statement]:
         version = sequences.next("version")
+        written = [row.body for _, row in (*batch.fresh, *batch.same, *batch.moved)]
+        missing = self._dictionaries.missing(query, resource_id, written, shared=self._versioned)
+        yield from dictionaries.add(missing, version, resource_id)
         yield from object_rows.add(batch.fresh, batch.terms, scope_ids, version, resource_id)
         yield from object_rows.set_terms(batch.moved, batch.terms)
         yield from object_rows.set_bodies((*batch.same, *batch.moved), version)
@@ -116,10 +147,20 @@ class PackedShelf(Shelf):
             [(object_id, scope_ids[scope]) for object_id, scope in batch.rescoped]
         )
         yield from object_rows.remove([stored.id for stored in batch.leaving])
+        if missing:
+            yield dictionaries.sweep(resource_id)
+
+    def replaced(self, resource_id: int) -> Iterator[Statement]:
+        yield dictionaries.sweep(resource_id)
 
     def follow(self, batch: Batch) -> Callable[[], None]:
-        changed = [object_id for object_id, _ in (*batch.same, *batch.moved)]
-        return partial(self._hot.drop, changed + [stored.id for stored in batch.leaving])
+        return partial(self._follow, batch)
+
+    def _follow(self, batch: Batch) -> None:
+        changed = (*batch.same, *batch.moved)
+        self._hot.drop(object_id for object_id, _ in changed)
+        self._hot.drop(stored.id for stored in batch.leaving)
+        self._dictionaries.noted(row.body for _, row in (*batch.fresh, *changed))
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         ids: list[int] = orjson.loads(query(_IDS, (resource_id,)))
@@ -157,11 +198,15 @@ class PackedShelf(Shelf):
                 found[object_id] = obj
         if cold:
             keep = len(cold) <= self._hot.limit  # a list larger than that would push all others out
-            for object_id, obj in _decoded(query, cold):
+            for object_id, obj, plain_bytes in self._decoded(query, cold):
                 found[object_id] = obj
                 if keep:
-                    self._hot.put(object_id, versions[object_id], obj)
+                    self._hot.put(object_id, versions[object_id], obj, plain_bytes)
         return [found[object_id] for object_id in ids]
+
+    def weigh(self, query: Query, ids: Sequence[int]) -> int:
+        size: int = query(_BYTES, (to_json(ids),))
+        return size
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
@@ -172,6 +217,22 @@ class PackedShelf(Shelf):
         object_id = query(_ID_BY_KEY, (resource_id, key))
         return None if object_id is None else self.fetch(query, [object_id])[0]
 
+    def _decoded(self, query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object, int]]:
+        """Yield ids, objects, and the lengths of their JSON in bytes."""
+        decoded = self._dictionaries.decoded
+        for batch in batched(ids, _BODIES_PER_STATEMENT):
+            found = query(_BODIES, (to_json(batch),))
+            start = found.index(b"\n") + 1
+            bodies = memoryview(found)
+            for object_id, length, dictionary_id, plain_bytes in orjson.loads(bodies[:start]):
+                end = start + length
+                obj = decoded(query, bodies[start:end], dictionary_id)
+                yield object_id, obj, plain_bytes or length
+                start = end
+
+
+_Hot = tuple[int, Object, int]  # version, object, bytes of its JSON
+
 
 class HotObjects:
     """Decoded objects, the longest unused leaving first, give or take half of them.
@@ -181,10 +242,17 @@ class HotObjects:
     """
 
     def __init__(self, limit: int) -> None:
+        """Start empty.
+
+        Args:
+            limit: of objects, and of bytes of their JSON in units of 8 KiB.
+        """
         self.limit = limit
+        self._limit_bytes = limit * OBJECT_BYTES
         self._lock = threading.Lock()
-        self._young: dict[int, tuple[int, Object]] = {}
-        self._old: dict[int, tuple[int, Object]] = {}
+        self._young: dict[int, _Hot] = {}
+        self._old: dict[int, _Hot] = {}
+        self._young_bytes = 0  # of all that was put into it
 
     def get(self, object_id: int, version: int) -> Object | None:
         """Return an object if it is here in that version."""
@@ -197,14 +265,17 @@ class HotObjects:
                 self.put(object_id, *entry)
         return entry[1] if entry[0] == version else None
 
-    def put(self, object_id: int, version: int, obj: Object) -> None:
-        """Keep an object."""
-        if self.limit:
+    def put(self, object_id: int, version: int, obj: Object, plain_bytes: int) -> None:
+        """Keep an object, unless it is larger than half of all that is kept."""
+        half = self._limit_bytes // 2
+        if plain_bytes <= half:
             with self._lock:
-                if len(self._young) >= max(1, self.limit // 2):
-                    self._old, self._young = self._young, {}
+                full = len(self._young) >= max(1, self.limit // 2)
+                if full or self._young_bytes + plain_bytes > half:
+                    self._old, self._young, self._young_bytes = self._young, {}, 0
                 self._old.pop(object_id, None)
-                self._young[object_id] = (version, obj)
+                self._young[object_id] = (version, obj, plain_bytes)
+                self._young_bytes += plain_bytes
 
     def drop(self, object_ids: Iterable[int]) -> None:
         """Forget objects."""
@@ -216,7 +287,17 @@ class HotObjects:
     def clear(self) -> None:
         """Forget all objects."""
         with self._lock:
-            self._young, self._old = {}, {}
+            self._young, self._old, self._young_bytes = {}, {}, 0
+
+
+def keys_after(query: Query, resource_id: int, after: str | None, limit: int) -> list[str]:
+    """Return the keys of packed objects that follow one in their order; None: the first ones."""
+    if after is None:
+        found = query(_FIRST_KEYS, (resource_id, limit))
+    else:
+        found = query(_NEXT_KEYS, (resource_id, after, limit))
+    keys: list[str] = orjson.loads(found)
+    return keys
 
 
 def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
@@ -224,11 +305,6 @@ def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
-
-
-def _decoded(query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object]]:
-    for batch in batched(ids, _BODIES_PER_STATEMENT):
-        yield from orjson.loads(query(_BODIES, (to_json(batch),)))
 
 
 def _stored(rows: str) -> Iterator[tuple[int, Stored]]:

@@ -3,6 +3,7 @@
     resource 1-* scope 1-* object     scope: a namespace, or where index values are filed
     scope 1-* label *-1 label_key     label: one (scope, key, value), however many objects have it
     label 1-* posting *-1 object
+    resource 1-* dictionary 1-* object
 
 - `n` columns count members, so selectivity and cardinality cost nothing; a row goes at 0.
 - `object.terms` lists the ids of the object's labels and index values in the order in which they
@@ -10,6 +11,10 @@
   nothing needs to be compared, and a difference is worked out without reading postings.
 - Where the process keeps the objects itself, `object` is empty: what an object was indexed under
   lies beside it (shelf).
+- `object.body` is JSON, or a zstd frame of `plain_bytes` of JSON if `dictionary_id` is there.
+- `dictionary.id` is zstd's own; its `version` is that of the write that brought it, its `ratio` the
+  share that was left of the objects that it was trained on. A dictionary goes when no object needs
+  it and a newer one is there.
 - `resource.source` says where the content comes from, while it is all that was there at
   `resource_version`: only then may a watch go on from there.
 - `object.version` grows with every write of the database: what a decoded copy is checked against.
@@ -27,6 +32,7 @@ from enum import IntEnum
 from sqlalchemy import (
     BigInteger,
     Column,
+    Float,
     Index,
     Integer,
     LargeBinary,
@@ -84,6 +90,8 @@ OBJECT = Table(
     Column("digest", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
     Column("body", LargeBinary),
+    Column("dictionary_id", _Id),
+    Column("plain_bytes", _Id),
     UniqueConstraint("resource_id", "key", name="object_by_key"),
     Index("object_by_scope", "scope_id"),
 )
@@ -121,4 +129,14 @@ SEQUENCE = Table(
     Column("name", Text, primary_key=True),
     Column("value", _Id, nullable=False),
     sqlite_with_rowid=False,
+)
+
+DICTIONARY = Table(
+    "dictionary",
+    METADATA,
+    Column("resource_id", _Id, primary_key=True, autoincrement=False),
+    Column("id", _Id, primary_key=True, autoincrement=False),
+    Column("version", _Id, nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("content", LargeBinary, nullable=False),
 )

@@ -17,7 +17,8 @@ Elsewhere: the driving statement's text (shapes), turning ids into objects (shel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ _LOOK_UP_US = 1.6  # one posting look-up for one driving row
 _FETCH_US = 0.12  # one id fetched and put into a set
 _MATCH_LIVE_US = 0.6  # one object's labels matched in Python, any number of terms
 _MATCH_PACKED_US = 15.0  # the same, decoding included
+_VALUES_TO_WEIGH = 8  # fewer are looked up in each namespace, however many there are
 _TERMS_IN_STATEMENT = 30  # further ones are fetched; SQLite takes expressions 1,000 deep
 
 _POSITIVE = (Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN)
@@ -56,6 +58,7 @@ _KEY_MEMBERS = (
     "SELECT json_group_array(json_array(j.key, k.n)) FROM json_each(?) j"
     " CROSS JOIN label_key k WHERE k.name = j.value"
 )
+_NAMESPACES = "SELECT count(*) FROM scope WHERE resource_id = ? AND kind = 0"
 _MEMBERS_OF_NAMESPACE = "SELECT n FROM scope WHERE resource_id = ? AND kind = 0 AND namespace = ?"
 _MEMBERS = "SELECT ifnull(sum(n), 0) FROM scope WHERE resource_id = ? AND kind = 0"
 
@@ -245,12 +248,17 @@ class _Planner:
     def _find(self, requirements: Sequence[Requirement]) -> list[_Found]:
         if not requirements:
             return []
+        wide = {key: self._labels(key) for key in self._wide(requirements)}
+        found = [_known(each, wide.get(each.key, {})) for each in requirements]
         wanted = [
             (each.key, value, position)
             for position, each in enumerate(requirements)
+            if each.key not in wide
             for value in each.values
             if not (unsound(each.key) or unsound(value))
         ]
+        if not wanted:
+            return found
         condition, parameters = self._place.scopes
         sql = (
             "SELECT json_group_array(json_array(json_extract(j.value, '$[2]'), l.id, l.n))"
@@ -259,11 +267,39 @@ class _Planner:
             " AND l.scope_id = s.id AND l.key_id = k.id"
             " AND l.value = json_extract(j.value, '$[1]')"
         )
-        found = [_Found(each, [], 0) for each in requirements]
         for position, label_id, n in orjson.loads(self._query(sql, (to_json(wanted), *parameters))):
             found[position].label_ids.append(label_id)
             found[position] = found[position]._replace(members=found[position].members + n)
         return found
+
+    def _wide(self, requirements: Sequence[Requirement]) -> set[str]:
+        """Return the keys that have fewer labels than look-ups would be needed.
+
+        In all namespaces, a value is looked up in each: thousands of values in thousands of
+        namespaces would take minutes.
+        """
+        values = Counter[str]()
+        for each in requirements:
+            values[each.key] += len(each.values)
+        if self._place.namespace or values.total() < _VALUES_TO_WEIGH:
+            return set()
+        namespaces = self._query(_NAMESPACES, (self._place.resource_id,))
+        members = self._count_keys(requirements)
+        return {key for key, count in values.items() if count * namespaces > members.get(key, 0)}
+
+    def _labels(self, key: str) -> dict[str, list[tuple[int, int]]]:
+        """Return (id, member count) of the labels with a key, by value."""
+        labels: dict[str, list[tuple[int, int]]] = {}
+        if not unsound(key):
+            condition, parameters = self._place.scopes
+            sql = (
+                "SELECT json_group_array(json_array(l.id, l.value, l.n))"
+                " FROM label_key k CROSS JOIN scope s CROSS JOIN label l"
+                f" WHERE k.name = ? AND {condition} AND l.scope_id = s.id AND l.key_id = k.id"
+            )
+            for label_id, value, n in orjson.loads(self._query(sql, (key, *parameters))):
+                labels.setdefault(value, []).append((label_id, n))
+        return labels
 
     def _count_keys(self, requirements: Sequence[Requirement]) -> dict[str, int]:
         """Return how many objects carry each key, in all namespaces: an upper bound."""
@@ -307,6 +343,12 @@ class _Planner:
         return self._ids_of(
             [label_id for label_id, value in rows if matches({requirement.key: value})]
         )
+
+
+def _known(requirement: Requirement, labels: Mapping[str, list[tuple[int, int]]]) -> _Found:
+    """Return a term with what it has among labels: (id, member count) by value."""
+    each = [label for value in requirement.values for label in labels.get(value, ())]
+    return _Found(requirement, [label_id for label_id, _ in each], sum(n for _, n in each))
 
 
 def _look_up_us(rows: int, label_ids: Sequence[int]) -> float:

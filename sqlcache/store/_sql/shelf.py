@@ -17,16 +17,32 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from sqlcache.objects import Object, Objects
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
+from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
 
 
 class Shelf(ABC):
-    """Objects by id, for one resource."""
+    """Objects by id, for one resource.
+
+    Attributes:
+        members: what hot views read; what `follow` prepares is to be shown there after it.
+    """
+
+    members: Members
 
     @abstractmethod
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+    def start(self, query: Query, resource_id: int) -> None:
+        """Take in what the database has for the shelf to go on with.
+
+        Raises:
+            CompressedError: objects are compressed, and there is no library.
+        """
+
+    @abstractmethod
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         """Return what is kept of an object: itself in the process, or bytes in its row.
 
         Raises:
@@ -54,6 +70,7 @@ class Shelf(ABC):
     @abstractmethod
     def statements(
         self,
+        query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
@@ -67,6 +84,10 @@ class Shelf(ABC):
             sequences: gives the version of this write.
             resource_id: of the resource's row.
         """
+
+    @abstractmethod
+    def replaced(self, resource_id: int) -> Iterator[Statement]:
+        """Yield what remains to be done when all objects were written anew, in one transaction."""
 
     @abstractmethod
     def follow(self, batch: Batch) -> Callable[[], None]:
@@ -95,6 +116,10 @@ class Shelf(ABC):
         """Return objects in the order of their ids."""
 
     @abstractmethod
+    def weigh(self, query: Query, ids: Sequence[int]) -> int:
+        """Return what holding objects takes, as bytes of their JSON; 0 if they are kept anyway."""
+
+    @abstractmethod
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
@@ -110,16 +135,27 @@ class Shelf(ABC):
 _Place = tuple[int, str, bytes, bytes]
 
 
+class _Places(dict[str, _Place]):
+    """The places of all objects, by key.
+
+    The garbage collector lets go of a dict without tracked values, and has it back as a young one
+    with the next tuple put in, to go through all of it each time. It never lets go of a subclass.
+    """
+
+
 class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Object] = {}
+        self.members = self._shown = LiveMembers()
         self._by_namespace: dict[str, dict[int, Object]] = {}
-        self._places: dict[str, _Place] = {}  # by key
+        self._places = _Places()
         self._keys: dict[int, str] = {}
 
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
+    def start(self, query: Query, resource_id: int) -> None:
+        pass
+
+    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         return obj, None
 
     def digest(
@@ -140,10 +176,15 @@ class LiveShelf(Shelf):
         return [Stored(key, *self._places[key]) for key in keys]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
-        return {object_id: self._by_id[object_id] for object_id in ids if object_id in self._by_id}
+        return {
+            object_id: self._shown.by_id[object_id]
+            for object_id in ids
+            if object_id in self._shown.by_id
+        }
 
     def statements(
         self,
+        query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
@@ -151,13 +192,17 @@ class LiveShelf(Shelf):
     ) -> Iterator[Statement]:
         return iter(())
 
+    def replaced(self, resource_id: int) -> Iterator[Statement]:
+        return iter(())
+
     def follow(self, batch: Batch) -> Callable[[], None]:
         return partial(self._follow, batch)
 
     def _follow(self, batch: Batch) -> None:
         for stored in batch.leaving:
+            self._shown.remove(stored.id)
             if self._places.pop(stored.key, None) is not None:
-                del self._by_id[stored.id], self._keys[stored.id]
+                del self._keys[stored.id]
                 self._leave(stored.namespace, stored.id)
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
@@ -170,11 +215,11 @@ class LiveShelf(Shelf):
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
             obj = row.parsed()
-            self._by_id[object_id] = obj
+            self._shown.put(object_id, obj)
             self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
-        return list(self._by_id)
+        return list(self._shown.by_id)
 
     def ids_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
@@ -188,8 +233,11 @@ class LiveShelf(Shelf):
         return [self._keys[object_id] for object_id in ids]
 
     def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
-        by_id = self._by_id
+        by_id = self._shown.by_id
         return [by_id[object_id] for object_id in ids]
+
+    def weigh(self, query: Query, ids: Sequence[int]) -> int:
+        return 0
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
@@ -199,10 +247,10 @@ class LiveShelf(Shelf):
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
         place = self._places.get(key)
-        return self._by_id[place[0]] if place else None
+        return self._shown.by_id[place[0]] if place else None
 
     def _members(self, namespace: str) -> dict[int, Object]:
-        return self._by_namespace.get(namespace, {}) if namespace else self._by_id
+        return self._by_namespace.get(namespace, {}) if namespace else self._shown.by_id
 
     def _leave(self, namespace: str, object_id: int) -> None:
         members = self._by_namespace.get(namespace, {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from sqlcache.store._sql.counted import Query
-from sqlcache.store.api import LabelKeyStats
+from sqlcache.store.api import BodyStats, LabelKeyStats
 
 _POSTING_BYTES = 14  # two ids of 3 bytes, the record's header and its slot, at full pages
 _LABEL_BYTES = 12  # scope, key, id and count with the record's header and its slot; plus the value
@@ -22,6 +22,12 @@ _KEYS = (
     " CROSS JOIN label_key k WHERE k.id = t.key_id"
 )
 
+_BODIES = (
+    "SELECT json_group_array(json_array(t.dictionary_id, t.n, t.bytes, t.plain_bytes)) FROM"
+    " (SELECT dictionary_id, count(*) AS n, sum(length(body)) AS bytes,"
+    "  sum(ifnull(plain_bytes, length(body))) AS plain_bytes"
+    "  FROM object WHERE resource_id = ? GROUP BY dictionary_id ORDER BY dictionary_id) t"
+)
 _NAMESPACES = (
     "SELECT json_array(ifnull(sum(n), 0), json_group_array(id))"
     " FROM scope WHERE resource_id = ? AND kind = 0"
@@ -44,3 +50,8 @@ def collect(query: Query, resource_id: int) -> tuple[int, int, tuple[LabelKeySta
     ]
     keys.sort(key=lambda stats: (-stats.bytes, stats.key))
     return objects, namespaces, tuple(keys)
+
+
+def bodies(query: Query, resource_id: int) -> tuple[BodyStats, ...]:
+    """Return how packed objects are stored; those that are not compressed come first."""
+    return tuple(BodyStats(*row) for row in orjson.loads(query(_BODIES, (resource_id,))))

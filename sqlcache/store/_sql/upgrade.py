@@ -1,5 +1,8 @@
 """Schema versions: Alembic on a connection that is already open.
 
+Promises
+- A migration is one transaction. Errors of the driver come out as the driver's.
+
 Elsewhere: the migrations themselves (sqlcache.migrations), opening files (engine), the public face
 for files (store.migrations).
 """
@@ -7,7 +10,8 @@ for files (store.migrations).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 
@@ -16,6 +20,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from sqlcache.errors import SchemaVersionError
@@ -84,7 +89,7 @@ def differences(connection: sqlite3.Connection) -> list[str]:
 
     from sqlcache.store._sql.schema import METADATA
 
-    with engine_connection(connection) as outer:
+    with _driver_errors(), engine_connection(connection) as outer:
         context = MigrationContext.configure(
             outer, opts={"compare_type": True, "compare_server_default": True}
         )
@@ -104,10 +109,18 @@ def _config(**attributes: object) -> Config:
 
 
 def _run(connection: sqlite3.Connection, step: Callable[[Config], None]) -> None:
-    with engine_connection(connection) as outer:
+    with _driver_errors(), engine_connection(connection) as outer:
         # IMMEDIATE: of two processes that open a new file at once, the second one waits and then
         # finds nothing to do. Closing the connection rolls back what was not committed.
         outer.exec_driver_sql("BEGIN IMMEDIATE")
         outer.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
         step(_config(connection=outer))
         outer.commit()
+
+
+@contextmanager
+def _driver_errors() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise (error.orig or error) from error

@@ -1,21 +1,23 @@
 """Hot views: the results of selectors that are asked again and again, kept true by the writer.
 
-A view is one selector's result in one namespace, or in all. It is filed in a SelectorIndex, so
-that a write finds the views that its objects enter, change in or leave. A read of a view runs no
-SQL and takes no lock: SQLite gives the interpreter lock away at every call, and winning it back
-from a busy thread takes milliseconds.
+A view is the ids of one selector's result in one namespace, or in all. It is filed in a
+SelectorIndex, so that a write finds the views that its objects enter or leave; an object that
+changes otherwise concerns no view, for all of them find it by its id. A read of a view runs no SQL
+and takes no lock: SQLite gives the interpreter lock away at every call, and winning it back from a
+busy thread takes milliseconds.
 
 Promises
-- A view shows the state after a whole write, never a part of one: what it shows is replaced, not
-  changed.
+- A reader gets the state after a whole write, never a part of one: the writer works everything out
+  first, then shows it between two steps of a counter, and a reader that saw the counter move, or
+  odd, reads again.
 - A view is kept from the second time on that its selector is asked, and if no write came between
   its read and its keeping.
-- Members are bounded; the view unused for longest goes first, give or take those used since the
-  last look at it.
+- Members are bounded, and the memory that they take; the view unused for longest goes first, give
+  or take those used since the last look at it.
 
 Elsewhere: reading what is not here (selection), what a write changes (writer).
 Source: design of client-go's thread_safe_store, whose index this stands in for; the second-chance
-algorithm for page replacement (Corbató 1968).
+algorithm for page replacement (Corbató 1968); Linux's seqlock.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeAlias
 
-from sqlcache.objects import ALL_NAMESPACES, Object, Objects
+from sqlcache.objects import ALL_NAMESPACES, Objects
 from sqlcache.selectors import Selector, SelectorIndex
 from sqlcache.store._sql.difference import Old
-from sqlcache.store._sql.object_rows import Batch, Numbered, Row
+from sqlcache.store._sql.members import Members
+from sqlcache.store._sql.object_rows import Batch, Numbered
 from sqlcache.store._sql.terms import labels_and_values
 from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
 
-_OVERHEAD_MEMBERS = 64  # what a view without members takes, in memory of members: 16 bytes each
+MEMBER_BYTES = 8  # of a member that is kept anyway: an id
+_VIEW_BYTES = 1_024  # of a view without members
 _REMEMBERED = 4_096  # selectors asked once
-_BLOCK = 64  # members that a write copies to change one of them; half, or twice as many
+_BLOCK = 1_024  # ids that a write copies to change one of them; half, or twice as many
+_TRIES = 2  # of a reader without the lock
 
 
 class Write(NamedTuple):
@@ -56,18 +61,22 @@ class HotViews:
         version: of the content that the views show; a reader notes it in the snapshot it reads.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int, members: Members) -> None:
         """Start without views.
 
         Args:
-            limit: members of all views together; a view without any counts as 64. 0: no views.
+            limit: members of all views together. 0: no views.
+            limit_bytes: of all views together; a view without members takes 1 KiB.
+            members: where objects are found. It is shown what was written with every write.
         """
         self.version = 0
-        self._limit = limit
-        self._lock = threading.Lock()  # not for readers
+        self._limit, self._limit_bytes = limit, limit_bytes
+        self._members = members
+        self._step = 0  # odd while a write is shown
+        self._lock = threading.Lock()
         self._views: dict[_Name, _View] = {}
         self._index: SelectorIndex[_View] = SelectorIndex()
-        self._weight = 0
+        self._count = self._bytes = 0
         self._asked: dict[_Name, None] = {}
         self._asked_before: dict[_Name, None] = {}
         self._hits = self._misses = self._evictions = 0
@@ -79,19 +88,34 @@ class HotViews:
             namespace: "" means all namespaces.
             selector: what is asked.
         """
-        view = self._views.get((namespace, selector))
-        if view is None:
+        name = (namespace, selector)
+        objs = None
+        for _ in range(_TRIES):
+            step = self._step
+            try:
+                objs = self._read(name)
+            except KeyError:  # the view went, or changed, meanwhile
+                continue
+            if step == self._step and step % 2 == 0:
+                break
+        else:
+            with self._lock:
+                objs = self._read(name)
+        # Not exact under threads: it is not worth a lock.
+        if objs is None:
             self._misses += 1
+        else:
+            self._hits += 1
+        return objs
+
+    def _read(self, name: _Name) -> Objects | None:
+        view = self._views.get(name)
+        if view is None:
             return None
         view.used = True
-        self._hits += 1  # not exact under threads: it is not worth a lock
-        shown = view.shown
-        if len(shown) == 1:
-            return shown[0].copy()
-        objs: Objects = []
-        for block in shown:
-            objs += block
-        return objs
+        blocks = view.blocks
+        ids = blocks[0] if len(blocks) == 1 else chain.from_iterable(blocks)
+        return list(map(self._members.by_id.__getitem__, ids))
 
     def wanted(self, namespace: str, selector: Selector) -> bool:
         """Return whether a selector, not found, should be put: it was asked before."""
@@ -106,7 +130,13 @@ class HotViews:
         return False
 
     def put(
-        self, namespace: str, selector: Selector, ids: Sequence[int], objs: Objects, version: int
+        self,
+        namespace: str,
+        selector: Selector,
+        ids: Sequence[int],
+        objs: Objects,
+        version: int,
+        size_bytes: int,
     ) -> None:
         """Keep a result as a view.
 
@@ -116,20 +146,23 @@ class HotViews:
             ids: of the objects.
             objs: the objects, in the same order.
             version: of the snapshot that they were read in.
+            size_bytes: what all objects take that nobody else holds. Members that come later are
+                taken to be as large as these on average.
         """
-        weight = len(ids) + _OVERHEAD_MEMBERS
-        if weight > self._limit:
+        if len(ids) > self._limit or size_bytes > self._limit_bytes:
             return
         if any(before > after for before, after in pairwise(ids)):
             order = sorted(range(len(ids)), key=ids.__getitem__)
             ids, objs = [ids[place] for place in order], [objs[place] for place in order]
-        view = _View((namespace, selector), ids, objs)
+        each = MEMBER_BYTES + size_bytes // max(1, len(ids))
+        view = _View((namespace, selector), ids, each)
         with self._lock:
             if version != self.version or view.name in self._views:
                 return  # it is out of date, or another reader was faster
+            self._members.enter(zip(ids, objs, strict=True))
             self._views[view.name] = view
             self._index.add(view, selector, namespace)
-            self._weight += weight
+            self._grow(view, view.members, _VIEW_BYTES)
             self._make_room()
 
     def follow(self, writes: Sequence[Write] | None, version: int | None) -> Callable[[], None]:
@@ -144,25 +177,44 @@ class HotViews:
     def stats(self) -> ViewStats:
         """Return counts."""
         with self._lock:
-            members = self._weight - _OVERHEAD_MEMBERS * len(self._views)
             return ViewStats(
-                self._hits, self._misses, self._evictions, len(self._views), members, self._limit
+                self._hits,
+                self._misses,
+                self._evictions,
+                len(self._views),
+                self._count,
+                self._limit,
             )
 
     def _follow(self, writes: Sequence[Write] | None, version: int | None) -> None:
         with self._lock:
             if version is None:
                 version = self.version + 1
+            edits: dict[_View, _Edit] = {}
             try:
                 if writes is None or version != self.version + 1:  # somebody else wrote as well
                     self._clear()
                 elif self._views:
-                    self._apply(writes)
+                    edits = self._edits(writes)
             except BaseException:
                 self._clear()
                 raise
             finally:
                 self.version = version
+                self._show(edits)
+            self._make_room()
+
+    def _show(self, edits: Mapping[_View, _Edit]) -> None:
+        self._step |= 1
+        try:
+            self._members.show()
+            for view, edit in edits.items():
+                view.blocks = edit.blocks
+        finally:
+            self._step += 1
+        for view, edit in edits.items():
+            view.members += edit.change
+            self._grow(view, edit.change)
 
     def catch_up(self, version: int) -> None:
         """Start anew from a version that a reader saw and that no writer of this store made."""
@@ -171,25 +223,41 @@ class HotViews:
                 self._clear()
                 self.version = version
 
-    def _apply(self, writes: Sequence[Write]) -> None:
-        edits = _Edits()
-        for batch, old in writes:
-            for stored in batch.leaving:
-                edits.remove(self._of_old(old[stored.id]), stored.id)
-            for object_id, row in batch.moved:
-                after = self._of(row)
-                before = [view for view in self._of_old(old[object_id]) if view not in after]
-                edits.remove(before, object_id)
-                edits.put(after, (object_id, row))
-            for numbered in (*batch.fresh, *batch.same):
-                edits.put(self._of(numbered[1]), numbered)
-        for view, members in edits.views.items():
-            self._weight += view.members - members
-            view.show()
-        self._make_room()
+    def _edits(self, writes: Sequence[Write]) -> dict[_View, _Edit]:
+        """Work out what writes do to views."""
+        edits: dict[_View, _Edit] = {}
 
-    def _of(self, row: Row) -> list[_View]:
-        return self._matching(row.namespace, row.labels)
+        def edit(view: _View) -> _Edit:
+            return edits.get(view) or edits.setdefault(view, _Edit(view))
+
+        for batch, old in writes:
+            entering: list[Numbered] = []
+            leaving: list[int] = []
+            for stored in batch.leaving:
+                for view in self._of_old(old[stored.id]):
+                    edit(view).remove(stored.id)
+                    leaving.append(stored.id)
+            for numbered in batch.moved:
+                object_id, row = numbered
+                before = self._of_old(old[object_id])
+                after = self._matching(row.namespace, row.labels)
+                if before == after:
+                    continue
+                for view in before:
+                    if view not in after:
+                        edit(view).remove(object_id)
+                        leaving.append(object_id)
+                for view in after:
+                    if view not in before:
+                        edit(view).add(object_id)
+                        entering.append(numbered)
+            for numbered in batch.fresh:
+                object_id, row = numbered
+                for view in self._matching(row.namespace, row.labels):
+                    edit(view).add(object_id)
+                    entering.append(numbered)
+            self._members.follow(batch, entering, leaving)
+        return edits
 
     def _of_old(self, old: Old) -> list[_View]:
         return self._matching(old.namespace, labels_and_values(old.terms)[0])
@@ -200,8 +268,12 @@ class HotViews:
             found += self._index.matching(labels, ALL_NAMESPACES)
         return found
 
+    def _grow(self, view: _View, members: int, size_bytes: int = 0) -> None:
+        self._count += members
+        self._bytes += members * view.member_bytes + size_bytes
+
     def _make_room(self) -> None:
-        while self._weight > self._limit:
+        while self._count > self._limit or self._bytes > self._limit_bytes:
             name = next(iter(self._views))
             view = self._views.pop(name)
             if view.used:
@@ -209,7 +281,8 @@ class HotViews:
                 self._views[name] = view
                 continue
             self._index.remove(view)
-            self._weight -= view.members + _OVERHEAD_MEMBERS
+            self._members.leave(chain.from_iterable(view.blocks))
+            self._grow(view, -view.members, -_VIEW_BYTES)
             self._evictions += 1
 
     def clear(self) -> None:
@@ -218,9 +291,10 @@ class HotViews:
             self._clear()
 
     def _clear(self) -> None:
-        self._views.clear()
+        self._views = {}
+        self._members.clear()
         self._index = SelectorIndex()
-        self._weight = 0
+        self._count = self._bytes = 0
 
 
 class _View:
@@ -228,110 +302,73 @@ class _View:
 
     Attributes:
         name: namespace and selector.
-        shown: the objects, in blocks. The list and the lists in it are replaced, never changed:
-            readers hold no lock.
-        members: how many objects there are, as the writer knows it.
+        blocks: the ids in ascending order, in parts. The list and what is in it are replaced, never
+            changed: readers hold no lock.
+        members: how many ids there are.
+        member_bytes: what each is taken to need.
         used: since the last look at it.
     """
 
-    __slots__ = ("_blocks", "members", "name", "shown", "used")
+    __slots__ = ("blocks", "member_bytes", "members", "name", "used")
 
-    def __init__(self, name: _Name, ids: Sequence[int], objs: Objects) -> None:
-        """Take ids in ascending order, and their objects."""
+    def __init__(self, name: _Name, ids: Sequence[int], member_bytes: int) -> None:
+        """Take ids in ascending order."""
         self.name, self.members, self.used = name, len(ids), True
-        self._blocks = [
-            _Block(array("q", ids[start : start + _BLOCK]), objs[start : start + _BLOCK])
-            for start in range(0, len(ids), _BLOCK)
-        ] or [_Block(array("q"), [])]
-        self.show()
-
-    def put(self, object_id: int, obj: Object, copied: set[_Block]) -> None:
-        """Add or replace an object.
-
-        Args:
-            object_id: its id.
-            obj: the object.
-            copied: the blocks that this write has copied already.
-        """
-        number = self._number(object_id)
-        block = self._blocks[number]
-        place, there = block.place(object_id, copied)
-        if there:
-            block.objects[place] = obj
-            return
-        self.members += 1
-        block.ids.insert(place, object_id)
-        block.objects.insert(place, obj)
-        if len(block.ids) > 2 * _BLOCK:
-            half = _Block(block.ids[_BLOCK:], block.objects[_BLOCK:])
-            del block.ids[_BLOCK:], block.objects[_BLOCK:]
-            self._blocks.insert(number + 1, half)
-            copied.add(half)
-
-    def remove(self, object_id: int, copied: set[_Block]) -> None:
-        """Take an object out, if it is there."""
-        number = self._number(object_id)
-        block = self._blocks[number]
-        place, there = block.place(object_id, copied)
-        if there:
-            self.members -= 1
-            del block.ids[place], block.objects[place]
-            if not block.ids and len(self._blocks) > 1:
-                del self._blocks[number]
-
-    def show(self) -> None:
-        """Let readers see what was written."""
-        self.shown = [block.objects for block in self._blocks]
-
-    def _number(self, object_id: int) -> int:
-        if len(self._blocks) == 1:
-            return 0
-        # The first block whose last id is not smaller, or the last block.
-        number = bisect_left(self._blocks, object_id, key=_Block.last)
-        return min(number, len(self._blocks) - 1)
+        self.member_bytes = member_bytes
+        self.blocks = [
+            array("q", ids[start : start + _BLOCK]) for start in range(0, len(ids), _BLOCK)
+        ] or [array("q")]
 
 
-class _Block:
-    """Some hundred objects with neighbouring ids: what a write copies of a large view."""
-
-    __slots__ = ("ids", "objects")
-
-    def __init__(self, ids: array[int], objects: Objects) -> None:
-        self.ids, self.objects = ids, objects
-
-    def last(self) -> int:
-        """Return the highest id, -1 if there is none."""
-        return self.ids[-1] if self.ids else -1
-
-    def place(self, object_id: int, copied: set[_Block]) -> tuple[int, bool]:
-        """Return where an id is or should be, and whether it is there; the objects may change."""
-        if self not in copied:
-            self.objects = self.objects.copy()
-            copied.add(self)
-        place = bisect_left(self.ids, object_id)
-        return place, place < len(self.ids) and self.ids[place] == object_id
-
-
-class _Edits:
-    """What a write does to views.
+class _Edit:
+    """What a write does to a view's ids.
 
     Attributes:
-        views: those that it changes, with the members that they had.
+        blocks: what the view is to have.
+        change: of its number of members.
     """
 
-    def __init__(self) -> None:
-        self.views: dict[_View, int] = {}
-        self._copied: set[_Block] = set()
+    __slots__ = ("_copied", "blocks", "change")
 
-    def put(self, views: Sequence[_View], numbered: Numbered) -> None:
-        if views:
-            object_id, row = numbered
-            obj = row.parsed()
-            for view in views:
-                self.views.setdefault(view, view.members)
-                view.put(object_id, obj, self._copied)
+    def __init__(self, view: _View) -> None:
+        self.blocks, self.change = view.blocks.copy(), 0
+        self._copied: set[int] = set()  # ids of the blocks that are this edit's own
 
-    def remove(self, views: Sequence[_View], object_id: int) -> None:
-        for view in views:
-            self.views.setdefault(view, view.members)
-            view.remove(object_id, self._copied)
+    def add(self, object_id: int) -> None:
+        """Add an id that is not there."""
+        number = self._number(object_id)
+        block = self._own(number)
+        block.insert(bisect_left(block, object_id), object_id)
+        self.change += 1
+        if len(block) > 2 * _BLOCK:
+            half = block[_BLOCK:]
+            del block[_BLOCK:]
+            self.blocks.insert(number + 1, half)
+            self._copied.add(id(half))
+
+    def remove(self, object_id: int) -> None:
+        """Take an id out that is there."""
+        number = self._number(object_id)
+        block = self._own(number)
+        del block[bisect_left(block, object_id)]
+        self.change -= 1
+        if not block and len(self.blocks) > 1:
+            del self.blocks[number]
+
+    def _number(self, object_id: int) -> int:
+        if len(self.blocks) == 1:
+            return 0
+        # The first block whose last id is not smaller, or the last block.
+        number = bisect_left(self.blocks, object_id, key=_last)
+        return min(number, len(self.blocks) - 1)
+
+    def _own(self, number: int) -> array[int]:
+        block = self.blocks[number]
+        if id(block) not in self._copied:
+            block = self.blocks[number] = block[:]
+            self._copied.add(id(block))
+        return block
+
+
+def _last(block: array[int]) -> int:
+    return block[-1] if block else -1

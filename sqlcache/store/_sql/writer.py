@@ -22,6 +22,7 @@ import orjson
 
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old, Postings
 from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
@@ -132,7 +133,7 @@ class Writer:
         batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
         statements = [
             *counted.statements,
-            *self._shelf.statements(batch, counted.scope_ids, sequences, resource_id),
+            *self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id),
             *sequences.statements(),
         ]
         return Plan(statements, added, difference.removed, batch, old)
@@ -224,7 +225,7 @@ def resource_id(connection: sqlite3.Connection, resource: str) -> int:
     return int(connection.execute(_RESOURCE_ID, (resource,)).fetchone()[0])
 
 
-def _identity(obj: Object, body: bytes | None) -> tuple[str, str]:
+def _identity(obj: Object, body: Body | None) -> tuple[str, str]:
     if body is None:
         return "", ""
     uid = obj["metadata"].get("uid")

@@ -187,7 +187,9 @@ class Handler:
         header = http.headers.get("Authorization")
         if header is None:
             return True
-        if header != f"Bearer {self._settings.token}":
+        scheme, _, token = header.partition(" ")
+        # Upper and lower case, as in apiserver request/bearertoken: clients send either.
+        if scheme.lower() != "bearer" or token != self._settings.token:
             raise status.unauthorized()
         return False
 

@@ -1,0 +1,161 @@
+"""Dictionaries in the database: read where a row needs one, written with the rows that need it.
+
+Promises
+- A row's dictionary is committed with the row, so that any later reader can decode it. In a file
+  each write makes sure of it: another process may have removed a dictionary that it saw no row of.
+- A dictionary goes when no row needs it and a newer one is there. That takes a look at every row,
+  so it is done when a new one comes, and when all objects were replaced.
+
+Elsewhere: what dictionaries do, when they are trained (compression).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+
+from sqlcache.errors import CompressedError
+from sqlcache.store._sql.compression import Body, Compressor, Dictionary, library
+from sqlcache.store._sql.counted import Query, Statement
+
+_IDS = "SELECT json_group_array(id) FROM dictionary WHERE resource_id = ?"
+_NEWEST = "SELECT id FROM dictionary WHERE resource_id = ? ORDER BY version DESC LIMIT 1"
+_CONTENT = "SELECT content FROM dictionary WHERE id = ?"
+_RATIO = "SELECT ratio FROM dictionary WHERE id = ?"
+_ADD = "INSERT INTO dictionary (resource_id, id, version, ratio, content) VALUES (?, ?, ?, ?, ?)"
+_SWEEP = (  # +: by the rows themselves; an index would be read as well as each row
+    "DELETE FROM dictionary WHERE resource_id = ?1"
+    " AND version < (SELECT max(version) FROM dictionary WHERE resource_id = ?1)"
+    " AND NOT EXISTS (SELECT 1 FROM object o"
+    "  WHERE +o.resource_id = ?1 AND o.dictionary_id = dictionary.id)"
+)
+_NO_LIBRARY = "its objects are compressed: pip install 'sqlcache[zstd]' to read them"
+_KEPT = 16  # read dictionaries; a file has one or two
+_ROWS_PER_STATEMENT = 500
+
+
+class Dictionaries:
+    """The dictionaries of one resource in one database, and what compresses with them."""
+
+    def __init__(self, database: str, compressor: Compressor | None) -> None:
+        """Start without any.
+
+        Args:
+            database: its name, for errors.
+            compressor: None leaves what is written from now on as it is.
+        """
+        self._database, self._compressor = database, compressor
+        self._read: dict[int, Dictionary] = {}
+        self._stored: set[int] = set()  # in memory, where nobody else writes
+
+    def start(self, query: Query, resource_id: int) -> None:
+        """Go on with the newest dictionary that is there.
+
+        Raises:
+            CompressedError: there is one, and no library.
+        """
+        newest = query(_NEWEST, (resource_id,))
+        if newest is not None:
+            dictionary = self.get(query, newest)
+            if self._compressor is not None:
+                self._compressor.adopt(dictionary)
+
+    def body(self, plain: bytes) -> Body:
+        """Return JSON as a body."""
+        return Body(plain) if self._compressor is None else self._compressor.body(plain)
+
+    def get(self, query: Query, dictionary_id: int) -> Dictionary:
+        """Return a dictionary.
+
+        Raises:
+            CompressedError: there is no library, or the dictionary is missing.
+        """
+        dictionary = self._read.get(dictionary_id)
+        if dictionary is None:
+            used = library()
+            if used is None:
+                raise CompressedError(self._database, _NO_LIBRARY)
+            content, ratio = (query(sql, (dictionary_id,)) for sql in (_CONTENT, _RATIO))
+            if content is None:
+                raise CompressedError(self._database, f"dictionary {dictionary_id} is missing")
+            dictionary = Dictionary(used, content, ratio)
+            if len(self._read) >= _KEPT:
+                self._read.clear()
+            self._read[dictionary_id] = dictionary
+        return dictionary
+
+    def decoded(self, query: Query, content: bytes | memoryview, dictionary_id: int | None) -> Any:
+        """Return what a row's body was made of.
+
+        Raises:
+            CompressedError: it cannot be decompressed.
+        """
+        if dictionary_id is None:
+            return orjson.loads(content)
+        dictionary = self.get(query, dictionary_id)
+        try:
+            plain = dictionary.decompress(content)
+        except ValueError as error:
+            raise CompressedError(self._database, f"an object is damaged ({error})") from error
+        return orjson.loads(plain)
+
+    def missing(
+        self, query: Query, resource_id: int, bodies: Iterable[Body | None], *, shared: bool
+    ) -> list[Dictionary]:
+        """Return the dictionaries that bodies need and that are not in the database.
+
+        Args:
+            query: reads the database.
+            resource_id: of the resource's row.
+            bodies: about to be written.
+            shared: whether other processes may write.
+        """
+        used = {body.dictionary for body in bodies if body and body.dictionary}
+        if all(each.id in self._stored for each in used) and not shared:
+            return []
+        there = set(orjson.loads(query(_IDS, (resource_id,))))
+        return [each for each in used if each.id not in there]
+
+    def noted(self, bodies: Iterable[Body | None]) -> None:
+        """Take note that bodies, and with them their dictionaries, were committed."""
+        self._stored.update(body.dictionary.id for body in bodies if body and body.dictionary)
+
+
+def add(dictionaries: Iterable[Dictionary], version: int, resource_id: int) -> Iterator[Statement]:
+    """Yield what puts dictionaries into the database, as part of the write of that version."""
+    for each in dictionaries:
+        yield _ADD, (resource_id, each.id, version, each.ratio, each.content)
+
+
+def sweep(resource_id: int) -> Statement:
+    """Return what removes the dictionaries that no object needs, but for the newest."""
+    return _SWEEP, (resource_id,)
+
+
+def decompress_all(connection: Connection) -> None:
+    """Make every object JSON again, for a schema that knows nothing else.
+
+    Raises:
+        CompressedError: there is no library.
+    """
+    name = connection.exec_driver_sql("PRAGMA database_list").one()[2] or ":memory:"
+
+    def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        return connection.exec_driver_sql(sql, parameters).scalar()
+
+    found = Dictionaries(name, None)
+    last = 0
+    while rows := connection.exec_driver_sql(
+        "SELECT id, body, dictionary_id FROM object WHERE id > ? AND dictionary_id IS NOT NULL"
+        " ORDER BY id LIMIT ?",
+        (last, _ROWS_PER_STATEMENT),
+    ).all():
+        for object_id, body, dictionary_id in rows:
+            plain = found.get(query, dictionary_id).decompress(body)
+            connection.exec_driver_sql(
+                "UPDATE object SET body = ? WHERE id = ?", (plain, object_id)
+            )
+        last = rows[-1][0]
