@@ -67,7 +67,7 @@ def open_store(
             none.
         hot_members: SQL backends only. How many objects the results of selectors that are asked
             again and again, which are kept and kept true by the writer, have together at most; 0
-            keeps no results. Default: 1,000,000 where objects are live, at 16 bytes each; else
+            keeps no results. Default: 1,000,000 where objects are live, at 8 bytes each; else
             `hot_objects`, and again at most 8 KiB of JSON for each.
         compress: SQL backends with packed objects only. Whether those written from now on are
             compressed, by zstd with a dictionary trained on the first of them. Default: if a
