@@ -124,7 +124,7 @@ class Connections:
             headers["Content-Type"] = content_type
         for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
             if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
+                headers[setting["key"]] = _sendable(setting["value"])
         url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
         _CALLS.current = call
         try:
@@ -340,6 +340,18 @@ def _pools(configuration: Any) -> Any:
     if type(pools) in (urllib3.PoolManager, urllib3.ProxyManager):  # not over SOCKS
         pools.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
     return pools
+
+
+def _sendable(credentials: str) -> str:
+    """Return credentials as a header can hold them: without the line break that ends many a file.
+
+    Raises:
+        ApiConnectionError: no header can hold them. What `http.client` raises would quote them.
+    """
+    stripped = credentials.strip()
+    if any(char in "\r\n\0" or char > "\xff" for char in stripped):
+        raise ApiConnectionError("the credentials have characters that no HTTP header can hold")
+    return stripped
 
 
 def _status_error(response: Any, body: bytes) -> ApiStatusError:

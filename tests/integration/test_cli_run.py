@@ -547,6 +547,21 @@ class TestUsage:
         path.write_text(json.dumps({"kind": "Config"}))
         assert "no context is the current one" in error("run", "--kubeconfig", str(path))
 
+    def test_a_namespace_that_cannot_be(self, server: ApiServer, kubeconfig: Path) -> None:
+        """Not taken for another one, nor for all of them."""
+        for options in (["--namespace", ".."], ["--namespace", "a/../shop"]):
+            said = error("run", *options, "--kubeconfig", str(kubeconfig))
+            assert said.startswith(f"invalid name {options[1]!r}: ")
+        assert not asked(server)
+
+    def test_a_token_that_cannot_be_sent(self, server: ApiServer, kubeconfig: Path) -> None:
+        config = server.kubeconfig()
+        config["users"][0]["user"] = {"token": f"{SECRET}\n{SECRET}"}
+        kubeconfig.write_text(json.dumps(config))
+        said = error("run", "--kubeconfig", str(kubeconfig))
+        assert SECRET not in said
+        assert "no HTTP header can hold" in said
+
     def test_no_api_server(self, server: ApiServer, kubeconfig: Path) -> None:
         server.stop()
         said = error("run", "--kubeconfig", str(kubeconfig))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +24,7 @@ from sqlcache.errors import (
     ApiStatusError,
     ApiTimeoutError,
     KubeConfigError,
+    PathSegmentError,
 )
 from sqlcache.informer import SharedInformer
 from sqlcache.store.scan import DictStore
@@ -29,6 +32,7 @@ from sqlcache.testing.factories import event, pod
 
 kubernetes = pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
 transport = pytest.importorskip("sqlcache.client.transport")
+objects = pytest.importorskip("sqlcache.client.objects")
 
 SOON_S = 5.0  # of real time, on a busy machine
 
@@ -186,6 +190,48 @@ def test_any_resource_has_its_path(
     assert (asked_path, query) == (path, {"resourceVersion": "0", "limit": "500"})
     assert headers["authorization"] == "Bearer secret"
     assert headers["accept"] == "application/json"
+
+
+@pytest.mark.parametrize("name", [".", "..", "../..", "a/b", "/", "%2e%2e"])
+def test_a_name_that_would_lead_elsewhere_is_refused(server: Server, name: str) -> None:
+    """Namespace ".." would be all namespaces, as the URL is put in order before it is sent."""
+    pods, client = transport.Resource("", "v1", "pods"), client_of(server.url)
+    with pytest.raises(PathSegmentError, match=re.escape(repr(name))):
+        transport.ApiListWatch(client, pods, namespace=name)
+    with closing(objects.ApiObjects(client)) as api:
+        for ask in (api.get, api.delete):
+            with pytest.raises(PathSegmentError):
+                ask(pods, "default", name)
+            with pytest.raises(PathSegmentError):
+                ask(pods, name, "web")
+    assert not server.asked
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " "])
+def test_white_space_around_a_token_is_left_out(server: Server, stop: StopSignal, end: str) -> None:
+    """Files of tokens end with a line break more often than not; client-go trims them."""
+    server.answer = refuse(200, b'{"metadata": {"resourceVersion": "7"}, "items": []}')
+    client = client_of(server.url, f"secret{end}")
+    with closing(transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))) as pods:
+        list_of(pods, stop)
+    assert server.asked[0][2]["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("token", ["s3c\nr3t", "s3c\rr3t", "s3c\0r3t", "s3c\u20acr3t"])
+def test_a_token_that_no_header_can_hold_is_not_told(
+    server: Server, stop: StopSignal, token: str
+) -> None:
+    """What http.client raises quotes it, and ends in a log."""
+    client = client_of(server.url, token)
+    with (
+        closing(transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))) as pods,
+        pytest.raises(ApiConnectionError, match="no HTTP header can hold") as raised,
+    ):
+        list_of(pods, stop)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "s3c" not in told
+    assert "r3t" not in told
+    assert not server.asked
 
 
 def test_selectors_hold_for_lists_and_watches(
