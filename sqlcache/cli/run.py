@@ -38,6 +38,7 @@ _LOG = logging.getLogger(__name__)
 _LISTEN = "127.0.0.1:8080"
 _LEASE = "sqlcache-run"
 _LAST_PORT = 65535
+_MOST_WORKERS = 1000  # far more than help; with too many threads none could be made to stop them
 
 
 class MissingExtraError(SqlcacheError, RuntimeError):
@@ -117,7 +118,7 @@ def _lease(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str,
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, _MOST_WORKERS),
     default=WORKERS,
     show_default=True,
     help="Services that each controller syncs at a time.",

@@ -539,7 +539,8 @@ class TestUsage:
     def test_options_that_exclude_each_other(self) -> None:
         assert "not with --leader-elect" in wrong_usage("run", "--dry-run", "--leader-elect")
         assert "-o is for --dry-run" in wrong_usage("run", "-o", "json")
-        assert "'--workers'" in wrong_usage("run", "--workers", "0")
+        for number in ("0", "1001"):
+            assert "'--workers'" in wrong_usage("run", "--workers", number)
 
     def test_no_usable_kubeconfig(self, tmp_path: Path) -> None:
         path = tmp_path / "config"
