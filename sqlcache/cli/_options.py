@@ -6,6 +6,7 @@ the columns of tables (_view).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,6 +19,21 @@ from sqlcache.selectors import Selector, parse
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE_PREFIX = "sqlite:///"
+# Those that are whole in JSON everywhere. `random` takes a negative one for its absolute value.
+SEED = click.IntRange(0, (1 << 32) - 1)
+
+
+class NumberRange(click.FloatRange):
+    """A `FloatRange` that no NaN gets through: it is neither below nor above anything."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or refuse what is none."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
 
 
 def database_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

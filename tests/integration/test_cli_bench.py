@@ -269,6 +269,8 @@ def test_dump_that_is_none_is_one_line(tmp_path: Path) -> None:
         (["--time-limit", "0"], "Invalid value for '--time-limit'"),
         (["-o", "xml"], "Invalid value for '-o' / '--output'"),
         (["--report", "no/such/directory/x.html"], "Invalid value for '--report': no directory"),
+        (["--time-limit", "nan"], "Invalid value for '--time-limit'"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], said: str) -> None:

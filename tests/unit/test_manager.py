@@ -230,17 +230,18 @@ class TestFirstPass:
 
     @pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (409, "Conflict")])
     def test_an_object_that_the_cache_shows_too_late_is_tried_again(
-        self, code: int, reason: str
+        self, code: int, reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """On a cluster in use objects change, and go, between a list and a write."""
         written, failures = api(), [ApiStatusError(code, reason, "late")] * 2
+        get = written.get
 
-        def get(*args: Any) -> Object:
+        def get_late(*args: Any) -> Object:
             if failures:
                 raise failures.pop()
-            return RecordingApi.get(written, *args)
+            return get(*args)
 
-        written.get = get  # type: ignore[method-assign]
+        monkeypatch.setattr(written, "get", get_late)
         keys = [f"default/{name}" for name in "abc"]
         assert self.first_pass(written) == [(key, ["delete"], None) for key in keys]
         assert not failures
