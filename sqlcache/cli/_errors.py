@@ -114,7 +114,7 @@ def _ignoring_once(handler: Any) -> Callable[[int, FrameType | None], None]:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Make SIGTERM end the command as Ctrl-C does: databases and terminals are left in order."""
+    """Make SIGTERM and Ctrl-C raise: databases and terminals are left in order."""
     if not _in_main_thread():
         yield
         return
@@ -124,6 +124,8 @@ def _signals_raise() -> Iterator[None]:
 
     before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, terminate)
+    if before[signal.SIGINT] != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:

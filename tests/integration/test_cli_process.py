@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import time
+import tomllib
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -121,6 +122,47 @@ class TestInterruptedLoad:
         finish(loading)
         result = finish(start("load", "-", "--db", f"sqlite:///{path}"), dump_of(*NEW))
         assert result.exit_code == 0
+        assert names(content(path)) == names(NEW)
+
+
+class TestEarlySignals:
+    """Ctrl-C before the command has begun."""
+
+    @pytest.mark.parametrize("imported", ["click", "sqlcache.errors", "sqlalchemy.engine"])
+    @pytest.mark.parametrize("program", ["script", "module"])
+    def test_interrupt_while_modules_are_imported(self, program: str, imported: str) -> None:
+        """The interpreter tells on stderr which module it has just imported."""
+        command = ["-m", "sqlcache"] if program == "module" else ["-c", script_of_the_wheel()]
+        process = subprocess.Popen(
+            [sys.executable, "-X", "importtime", *command, "load", "x.json", "--db", "x.db"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        while line := process.stderr.readline():
+            if line.rpartition("|")[2].strip() == imported:
+                break
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        said = [line for line in stderr.splitlines() if not line.startswith("import time:")]
+        assert (process.returncode, said) == (130, ["Interrupted"])
+
+    def test_who_starts_it_can_have_interrupts_ignored(self, path: Path) -> None:
+        loading = start(
+            "load",
+            "-",
+            "--db",
+            f"sqlite:///{path}",
+            before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+        assert loading.stdin is not None
+        dump = dump_of(*NEW)
+        loading.stdin.write(dump[: len(dump) // 2])
+        loading.stdin.flush()
+        wait_until_read(loading)
+        loading.send_signal(signal.SIGINT)
+        assert finish(loading, dump[len(dump) // 2 :]).exit_code == 0
         assert names(content(path)) == names(NEW)
 
 
@@ -290,6 +332,13 @@ def obey_modes() -> None:
     """Let root obey the modes of files, as everybody else does."""
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def script_of_the_wheel() -> str:
+    """Return what the script does that an installer makes of the entry point."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, function = project["scripts"]["sqlcache"].split(":")
+    return f"import sys; from {module} import {function}; sys.exit({function}())"
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
