@@ -104,6 +104,51 @@ class TestInterruptedLoad:
         assert result.stderr.startswith(b"Loaded 3000 pods ")
         assert names(content(path)) == names(NEW)
 
+    @pytest.mark.parametrize(
+        ("signum", "ended"),
+        [
+            (signal.SIGINT, (130, "", "Interrupted\n")),
+            (signal.SIGTERM, (143, "", "Terminated\n")),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "where", ["Dropped()", "gc.callbacks.append(lambda phase, info: hit()); gc.collect()"]
+    )
+    def test_signal_where_no_exception_gets_out(
+        self, path: Path, where: str, signum: signal.Signals, ended: tuple[int, str, str]
+    ) -> None:
+        """In the garbage collector, and in a finalizer; the load then waits for its input."""
+        script = (
+            "import gc, os, signal, sqlcache.cli, sqlcache.cli.load as load\n"
+            "hits = 0\n"
+            "def hit():\n"
+            "    global hits\n"
+            "    hits += 1\n"
+            "    if hits <= 2:\n"
+            f"        os.kill(os.getpid(), {signum:d})\n"
+            "class Dropped:\n"
+            "    def __del__(self):\n"
+            "        hit()\n"
+            "def dropping(name, naming=load.usual_naming):\n"
+            f"    {where}\n"
+            "    return naming(name)\n"
+            "load.usual_naming = dropping\n"
+            "sqlcache.cli.main()\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, "load", "-", "--db", f"sqlite:///{path}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
+            left = finish(process)
+        assert left == ended
+        assert holds_the_old(path)
+
     def test_input_ends_too_early(self, path: Path, loading: subprocess.Popen[bytes]) -> None:
         result = finish(loading)
         assert result.exit_code == 1
