@@ -1,4 +1,4 @@
-"""The command line: `sqlcache`, or `python -m sqlcache`.
+"""The command line: what `sqlcache` and `python -m sqlcache` run.
 
 One module a command, imported when it is called. They share how they end (_errors), what they
 print (_output, _columns) and where objects come from (_source).

@@ -12,11 +12,13 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -29,6 +31,7 @@ from sqlcache.errors import SqlcacheError
 
 FAILED = 1
 _BY_SIGNAL = 128
+_AGAIN_S = 0.01
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -114,7 +117,7 @@ def _ignoring_once(handler: Any) -> Callable[[int, FrameType | None], None]:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Make SIGTERM end the command as Ctrl-C does: databases and terminals are left in order."""
+    """Make SIGTERM and Ctrl-C raise: databases and terminals are left in order."""
     if not _in_main_thread():
         yield
         return
@@ -124,11 +127,45 @@ def _signals_raise() -> Iterator[None]:
 
     before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, terminate)
+    if before[signal.SIGINT] != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        yield
+        with _sent_again_if_lost():
+            yield
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def _sent_again_if_lost() -> Iterator[None]:
+    """Send a signal again if what its handler raised was ignored.
+
+    The interpreter runs handlers wherever the main thread is, also in a finalizer or in a callback
+    of the garbage collector, and lets no exception out of those.
+    """
+    signals = {KeyboardInterrupt: signal.SIGINT, _Terminated: signal.SIGTERM}
+    main_thread, report, over = threading.get_ident(), sys.unraisablehook, False
+
+    def ignored(what: sys.UnraisableHookArgs) -> None:
+        signum = signals.get(what.exc_type)
+        if signum is None:
+            report(what)
+        else:
+            # No threading.Thread: the main thread may be anywhere, also with a lock of that module.
+            _thread.start_new_thread(send_again, (signum,))
+
+    def send_again(signum: signal.Signals) -> None:
+        time.sleep(_AGAIN_S)  # so that the finalizer is done
+        if not over:
+            signal.pthread_kill(main_thread, signum)
+
+    sys.unraisablehook = ignored
+    try:
+        yield
+    finally:
+        over = True
+        sys.unraisablehook = report
 
 
 def _in_main_thread() -> bool:

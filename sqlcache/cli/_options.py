@@ -15,6 +15,7 @@ import click
 from sqlcache.cli._resources import name_of
 from sqlcache.errors import SelectorError
 from sqlcache.selectors import Selector, parse
+from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,17 +37,36 @@ class NumberRange(click.FloatRange):
         return number
 
 
+def path_in(backend: str) -> str | None:
+    """Return the path in `sqlite:///path`, None where there is none."""
+    path = backend.removeprefix(FILE_PREFIX)
+    return path if path and path != backend else None
+
+
 def database_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the path in `sqlite:///path`; for click, as a callback."""
     if value is None:
         return None
-    path = value.removeprefix(FILE_PREFIX)
-    if path and path != value:
+    if path := path_in(value):
         return path
     hint = "" if ":" in value or not value else f"; did you mean {FILE_PREFIX}{value}?"
     raise click.BadParameter(
         f"{value!r} is no {FILE_PREFIX}PATH (four slashes for an absolute path){hint}"
     )
+
+
+def backend_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a name that `open_store` takes; for click, as a callback."""
+    if value in BACKENDS or path_in(value):
+        return value
+    raise click.BadParameter(
+        f"no backend {value!r}: choose {', '.join(BACKENDS)} or {FILE_PREFIX}PATH"
+    )
+
+
+def separated(names: str) -> tuple[str, ...]:
+    """Return the names between commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
 def _selector(ctx: click.Context, param: click.Parameter, value: str) -> Selector:
@@ -67,6 +87,27 @@ def database_option(
         required=required,
         callback=database_path,
         help=f"{help_text} Four slashes make the path absolute.",
+    )
+
+
+def backend_option(
+    file: str, callback: Callable[[click.Context, click.Parameter, str], str] = backend_name
+) -> Callable[[Command], Command]:
+    """Return the `--backend` option, as a decorator.
+
+    Args:
+        file: what a file is to be, or is good for.
+        callback: checks the name, see `backend_name`.
+    """
+    return click.option(
+        "--backend",
+        metavar="NAME",
+        envvar=BACKEND_VARIABLE,
+        show_envvar=True,
+        default=DEFAULT_BACKEND,
+        show_default=True,
+        callback=callback,
+        help=f"Backend of all caches: {', '.join(BACKENDS)} or {FILE_PREFIX}PATH, {file}.",
     )
 
 

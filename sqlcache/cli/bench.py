@@ -21,7 +21,7 @@ from sqlcache.bench.results import Parameters, Result, Run
 from sqlcache.bench.scenarios import NEEDS_FILE, SCENARIOS, unnamed
 from sqlcache.bench.scenarios.dump import read
 from sqlcache.cli._errors import FAILED
-from sqlcache.cli._options import SEED, NumberRange
+from sqlcache.cli._options import SEED, NumberRange, separated
 from sqlcache.cli._output import write
 
 PODS, PODS_QUICK = 150_000, 6_000
@@ -138,14 +138,14 @@ def _chosen(
 
 
 def _backends(text: str) -> tuple[str, ...]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = separated(text)
     unknown = [name for name in names if name not in BACKENDS]
     if unknown or not names:
         what = f"no backend {unknown[0]!r}" if unknown else "no backend given"
         raise click.BadParameter(
             f"{what}: choose from {', '.join(BACKENDS)}", param_hint="'--backends'"
         )
-    return tuple(dict.fromkeys(names))
+    return names
 
 
 def _measure_and_show(parameters: Parameters, output: str, page: Path | None) -> None:

@@ -30,12 +30,18 @@ from sqlcache.cli._demoing import (
     verdict,
 )
 from sqlcache.cli._errors import FAILED
-from sqlcache.cli._options import FILE_PREFIX, SEED, NumberRange
+from sqlcache.cli._options import (
+    SEED,
+    NumberRange,
+    backend_name,
+    backend_option,
+    path_in,
+    separated,
+)
 from sqlcache.cli._output import flush, write, write_json, write_table
 from sqlcache.cli._progress import on_terminal
 from sqlcache.demo import Outcome, Settings, missing_extras
 from sqlcache.errors import SqlcacheError
-from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from sqlcache.demo.run import Reading
@@ -85,40 +91,28 @@ def _first_interrupt() -> Iterator[_Interrupt]:
         signal.signal(signal.SIGINT, before)
 
 
-def _backend(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    path = value.removeprefix(FILE_PREFIX)
-    if value not in BACKENDS and (path == value or not path):
-        raise click.BadParameter(
-            f"{value!r} is no backend: choose {', '.join(BACKENDS)} or {FILE_PREFIX}PATH"
-        )
-    if value not in BACKENDS and Path(path).exists():
+def _new_backend(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    path = path_in(backend_name(ctx, param, value))
+    if path and Path(path).exists():
         raise click.BadParameter(f"{path} is there already: a demo needs a file of its own")
     return value
 
 
-def _backends(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _new_backends(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = separated(value)
     if not names:
         raise click.BadParameter("no backend given")
-    return tuple(dict.fromkeys(_backend(ctx, param, name) for name in names))
+    return tuple(_new_backend(ctx, param, name) for name in names)
 
 
 @click.command(short_help="Show both controllers at work on a backend, without a cluster.")
-@click.option(
-    "--backend",
-    metavar="NAME",
-    envvar=BACKEND_VARIABLE,
-    default=DEFAULT_BACKEND,
-    show_default=True,
-    callback=_backend,
-    help=f"Backend of all caches: {', '.join(BACKENDS)} or {FILE_PREFIX}PATH, a new file.",
-)
+@backend_option("a new file", callback=_new_backend)
 @click.option(
     "--compare",
     metavar="NAMES",
-    callback=_backends,
+    callback=_new_backends,
     help="Run on each of these backends, separated by commas, one after another; ratios are to the"
     " first.",
 )

@@ -16,7 +16,7 @@ import click
 from sqlcache.cli._cluster import Cluster, Part, cluster_options
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._lock import exclusively
-from sqlcache.cli._options import FILE_PREFIX
+from sqlcache.cli._options import backend_option, path_in, separated
 from sqlcache.cli._output import flush, write, write_json_line
 from sqlcache.client import ListWatch
 from sqlcache.controllers.controller import WORKERS
@@ -30,7 +30,7 @@ from sqlcache.manager.election import RENEW_DEADLINE_S
 from sqlcache.manager.interpreter import collector_off, tuned_interpreter
 from sqlcache.manager.logs import FORMATS, LogFormat, logging_to
 from sqlcache.objects import ALL_NAMESPACES
-from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND, open_store
+from sqlcache.store import open_store
 from sqlcache.store.api import Indexer
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class _Settings(NamedTuple):
 
 
 def _controllers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    names = separated(value)
     for name in names:
         if name not in CONTROLLERS:
             raise click.BadParameter(
@@ -71,14 +71,6 @@ def _controllers(ctx: click.Context, param: click.Parameter, value: str) -> tupl
     if not names:
         raise click.BadParameter(f"name at least one of {', '.join(CONTROLLERS)}")
     return names
-
-
-def _backend(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value in BACKENDS or (len(value) > len(FILE_PREFIX) and value.startswith(FILE_PREFIX)):
-        return value
-    raise click.BadParameter(
-        f"no backend {value!r}: choose {', '.join(BACKENDS)} or {FILE_PREFIX}PATH"
-    )
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, int]:
@@ -105,17 +97,7 @@ def _lease(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str,
     callback=_controllers,
     help="Controllers to run, separated by commas.",
 )
-@click.option(
-    "--backend",
-    metavar="NAME",
-    default=DEFAULT_BACKEND,
-    show_default=True,
-    envvar=BACKEND_VARIABLE,
-    show_envvar=True,
-    callback=_backend,
-    help=f"What the caches are kept in: {', '.join(BACKENDS)}, or {FILE_PREFIX}PATH, a file from"
-    " which it goes on after a restart.",
-)
+@backend_option("a file from which it goes on after a restart")
 @click.option(
     "--workers",
     type=click.IntRange(1, _MOST_WORKERS),
@@ -218,8 +200,8 @@ def run(
 
 @contextmanager
 def _locked(backend: str) -> Iterator[None]:
-    path = backend.removeprefix(FILE_PREFIX)
-    if path == backend:
+    path = path_in(backend)
+    if path is None:
         yield
         return
     with exclusively(path):
@@ -227,7 +209,7 @@ def _locked(backend: str) -> Iterator[None]:
 
 
 def _factory(cluster: Cluster, settings: _Settings, metrics: Any = None) -> SharedInformerFactory:
-    identity = cluster.identity() if settings.backend.startswith(FILE_PREFIX) else ""
+    identity = cluster.identity() if path_in(settings.backend) else ""
 
     def list_watch(name: str) -> ListWatch:
         watched = RESOURCES[name]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import time
+import tomllib
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -103,6 +104,51 @@ class TestInterruptedLoad:
         assert result.stderr.startswith(b"Loaded 3000 pods ")
         assert names(content(path)) == names(NEW)
 
+    @pytest.mark.parametrize(
+        ("signum", "ended"),
+        [
+            (signal.SIGINT, (130, "", "Interrupted\n")),
+            (signal.SIGTERM, (143, "", "Terminated\n")),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "where", ["Dropped()", "gc.callbacks.append(lambda phase, info: hit()); gc.collect()"]
+    )
+    def test_signal_where_no_exception_gets_out(
+        self, path: Path, where: str, signum: signal.Signals, ended: tuple[int, str, str]
+    ) -> None:
+        """In the garbage collector, and in a finalizer; the load then waits for its input."""
+        script = (
+            "import gc, os, signal, sqlcache.cli, sqlcache.cli.load as load\n"
+            "hits = 0\n"
+            "def hit():\n"
+            "    global hits\n"
+            "    hits += 1\n"
+            "    if hits <= 2:\n"
+            f"        os.kill(os.getpid(), {signum:d})\n"
+            "class Dropped:\n"
+            "    def __del__(self):\n"
+            "        hit()\n"
+            "def dropping(name, naming=load.usual_naming):\n"
+            f"    {where}\n"
+            "    return naming(name)\n"
+            "load.usual_naming = dropping\n"
+            "sqlcache.cli.main()\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, "load", "-", "--db", f"sqlite:///{path}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            process.wait(30)
+        finally:
+            process.kill()
+            left = finish(process)
+        assert left == ended
+        assert holds_the_old(path)
+
     def test_input_ends_too_early(self, path: Path, loading: subprocess.Popen[bytes]) -> None:
         result = finish(loading)
         assert result.exit_code == 1
@@ -121,6 +167,47 @@ class TestInterruptedLoad:
         finish(loading)
         result = finish(start("load", "-", "--db", f"sqlite:///{path}"), dump_of(*NEW))
         assert result.exit_code == 0
+        assert names(content(path)) == names(NEW)
+
+
+class TestEarlySignals:
+    """Ctrl-C before the command has begun."""
+
+    @pytest.mark.parametrize("imported", ["click", "sqlcache.errors", "sqlalchemy.engine"])
+    @pytest.mark.parametrize("program", ["script", "module"])
+    def test_interrupt_while_modules_are_imported(self, program: str, imported: str) -> None:
+        """The interpreter tells on stderr which module it has just imported."""
+        command = ["-m", "sqlcache"] if program == "module" else ["-c", script_of_the_wheel()]
+        process = subprocess.Popen(
+            [sys.executable, "-X", "importtime", *command, "load", "x.json", "--db", "x.db"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        while line := process.stderr.readline():
+            if line.rpartition("|")[2].strip() == imported:
+                break
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        said = [line for line in stderr.splitlines() if not line.startswith("import time:")]
+        assert (process.returncode, said) == (130, ["Interrupted"])
+
+    def test_who_starts_it_can_have_interrupts_ignored(self, path: Path) -> None:
+        loading = start(
+            "load",
+            "-",
+            "--db",
+            f"sqlite:///{path}",
+            before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+        assert loading.stdin is not None
+        dump = dump_of(*NEW)
+        loading.stdin.write(dump[: len(dump) // 2])
+        loading.stdin.flush()
+        wait_until_read(loading)
+        loading.send_signal(signal.SIGINT)
+        assert finish(loading, dump[len(dump) // 2 :]).exit_code == 0
         assert names(content(path)) == names(NEW)
 
 
@@ -290,6 +377,13 @@ def obey_modes() -> None:
     """Let root obey the modes of files, as everybody else does."""
     for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
         ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def script_of_the_wheel() -> str:
+    """Return what the script does that an installer makes of the entry point."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, function = project["scripts"]["sqlcache"].split(":")
+    return f"import sys; from {module} import {function}; sys.exit({function}())"
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:

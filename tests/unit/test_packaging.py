@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -41,3 +43,23 @@ def test_every_file_that_is_no_module_is_listed() -> None:
     }
     assert listed == present
     assert {path.name for path in listed} >= {"py.typed", "schema.json", "script.py.mako"}
+
+
+def test_names_of_the_package_are_there_when_they_are_asked_for() -> None:
+    """In a process of its own: here everything is imported already."""
+    script = (
+        "import sys, sqlcache\n"
+        "assert not {'sqlalchemy', 'sqlite3', 'sqlcache.store'} & {*sys.modules}\n"
+        "assert {*sqlcache.__all__, 'store', 'errors'} <= {*dir(sqlcache)}\n"
+        "assert sqlcache.errors.SelectorError.__module__ == 'sqlcache.errors'\n"
+        "for name in sqlcache.__all__:\n"
+        "    assert getattr(sqlcache, name) is getattr(sqlcache, name)\n"
+        "assert sqlcache.open_store is sqlcache.store.open_store\n"
+        "try:\n"
+        "    sqlcache.nothing\n"
+        "except AttributeError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("module 'sqlcache' has no attribute 'nothing'\n", "")
