@@ -12,14 +12,16 @@ Elsewhere: what dictionaries do, when they are trained (compression).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import Connection
 
 from sqlcache.errors import CompressedError
 from sqlcache.store._sql.compression import Body, Compressor, Dictionary, library
 from sqlcache.store._sql.counted import Query, Statement
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 _IDS = "SELECT json_group_array(id) FROM dictionary WHERE resource_id = ?"
 _NEWEST = "SELECT id FROM dictionary WHERE resource_id = ? ORDER BY version DESC LIMIT 1"

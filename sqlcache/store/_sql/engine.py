@@ -105,7 +105,7 @@ class MemoryDatabase(Database):
         self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
-        upgrade.upgrade(self._connection)
+        upgrade.create(self._connection)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._block
@@ -274,7 +274,7 @@ def open_file(path: str) -> sqlite3.Connection:
     try:
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
-        if upgrade.current(connection) != upgrade.head():
+        if upgrade.current(connection) != upgrade.HEAD:
             upgrade.upgrade(connection)
         # Persistent, and refused within a transaction: so last, when the file is known as ours.
         connection.execute("PRAGMA journal_mode=WAL")

@@ -27,8 +27,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -47,14 +45,6 @@ METADATA = MetaData()
 
 # SQLite makes ids only for a column declared INTEGER; other databases need the room.
 _Id = BigInteger().with_variant(Integer, "sqlite")
-
-
-class ScopeKind(IntEnum):
-    """What a scope holds together."""
-
-    NAMESPACE = 0
-    INDEXES = 1
-
 
 RESOURCE = Table(
     "resource",

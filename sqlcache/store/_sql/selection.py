@@ -27,7 +27,6 @@ import orjson
 from sqlcache.selectors import Operator, Requirement, Selector
 from sqlcache.store._base import unsound
 from sqlcache.store._sql.counted import Query, to_json
-from sqlcache.store._sql.shapes import statement
 
 # Costs in microseconds, measured at 150,000 pods in memory on SQLite 3.40 and Python 3.11; only
 # their ratios count. Memory that is not in the processor's cache is most of each.
@@ -166,6 +165,9 @@ class _Planner:
         return self._driven_by_key(ranges) if ranges else self._all_but()
 
     def _driven_by_value(self) -> Selection:
+        # Here, for it needs SQLAlchemy, which takes longer to import than to read a small file.
+        from sqlcache.store._sql.shapes import statement
+
         driving, *others = self._positive
         rows, name = driving.members, str(driving.requirement)
         excluded = [label_id for each in self._negative for label_id in each.label_ids]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from functools import lru_cache
 from itertools import repeat
 
 from sqlcache.store._base import IndexValues
-from sqlcache.store._sql.schema import ScopeKind
 
 _Values = Mapping[str, tuple[str, ...]]
 Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
@@ -22,6 +22,13 @@ Term = tuple[Scope, str, str]  # scope, key name, value
 
 INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
+
+
+class ScopeKind(IntEnum):
+    """What a scope holds together: `scope.kind`."""
+
+    NAMESPACE = 0
+    INDEXES = 1
 
 
 def scope_name(scope: Scope) -> tuple[int, str]:
