@@ -17,11 +17,11 @@ from typing import TypeVar
 import orjson
 
 from sqlcache.errors import ObjectError
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql import object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.object_rows import Batch, Stored
-from sqlcache.store._sql.shelf import Shelf
+from sqlcache.store._sql.shelf import Matches, Shelf
 from sqlcache.store._sql.terms import Scope, digest
 
 _T = TypeVar("_T")
@@ -61,6 +61,8 @@ _BODIES = (
 
 class PackedShelf(Shelf):
     """Objects as bytes in their rows."""
+
+    shared = False
 
     def __init__(self, hot_objects: int, *, versioned: bool) -> None:
         """Make a shelf.
@@ -110,7 +112,7 @@ class PackedShelf(Shelf):
     ) -> Iterator[Statement]:
         version = sequences.next("version")
         yield from object_rows.add(batch.fresh, batch.terms, scope_ids, version, resource_id)
-        yield from object_rows.set_terms(batch.moved, batch.terms)
+        yield from object_rows.set_terms((*batch.moved, *batch.refiled), batch.terms)
         yield from object_rows.set_bodies((*batch.same, *batch.moved), version)
         yield from object_rows.set_scopes(
             [(object_id, scope_ids[scope]) for object_id, scope in batch.rescoped]
@@ -162,6 +164,21 @@ class PackedShelf(Shelf):
                 if keep:
                     self._hot.put(object_id, versions[object_id], obj)
         return [found[object_id] for object_id in ids]
+
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        found: list[int] = []
+        objs: Objects = []
+        # Many pass by the hot objects, and are let go at once: all would take too much memory.
+        many = len(ids) > self._hot.limit
+        for batch in batched(ids, _BODIES_PER_STATEMENT):
+            read = _decoded(query, batch) if many else zip(batch, self.fetch(query, batch))
+            for object_id, obj in read:
+                if matches(labels_of(obj)):
+                    found.append(object_id)
+                    objs.append(obj)
+        return found, objs
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]

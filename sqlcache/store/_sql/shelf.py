@@ -15,15 +15,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
 
 
+Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
+
+
 class Shelf(ABC):
-    """Objects by id, for one resource."""
+    """Objects by id, for one resource.
+
+    Attributes:
+        shared: callers have the very objects that are kept, and may have changed them.
+    """
+
+    shared: bool
 
     @abstractmethod
     def keep(self, key: str, obj: Object) -> tuple[Object | None, bytes | None]:
@@ -95,6 +105,12 @@ class Shelf(ABC):
         """Return objects in the order of their ids."""
 
     @abstractmethod
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        """Return the ids of objects whose labels match, and these objects, in the same order."""
+
+    @abstractmethod
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
@@ -112,6 +128,8 @@ _Place = tuple[int, str, bytes, bytes]
 
 class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
+
+    shared = True
 
     def __init__(self) -> None:
         self._by_id: dict[int, Object] = {}
@@ -165,7 +183,7 @@ class LiveShelf(Shelf):
             namespace = self._places[row.key][1]
             if namespace != row.namespace:
                 self._leave(namespace, object_id)
-        for object_id, row in (*batch.fresh, *batch.moved):
+        for object_id, row in (*batch.fresh, *batch.moved, *batch.refiled):
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
@@ -190,6 +208,13 @@ class LiveShelf(Shelf):
     def fetch(self, query: Query, ids: Sequence[int]) -> Objects:
         by_id = self._by_id
         return [by_id[object_id] for object_id in ids]
+
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        objs = self.fetch(query, ids)
+        matched = [matches(labels_of(obj)) for obj in objs]
+        return list(compress(ids, matched)), list(compress(objs, matched))
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
