@@ -23,6 +23,7 @@ from sqlcache.objects import (
 from sqlcache.selectors import SelectorFunc
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import DEFAULT_HOT_OBJECTS, SqliteStore
 
@@ -45,6 +46,7 @@ def open_store(
     objects: ObjectMode | None = None,
     hot_objects: int | None = None,
     hot_members: int | None = None,
+    labels: LabelPolicy | None = None,
     detect_mutation: bool = False,
 ) -> Indexer:
     """Open a store.
@@ -67,6 +69,8 @@ def open_store(
             again and again, which are kept and kept true by the writer, have together at most; 0
             keeps no results. Default: 1,000,000 where objects are live, at 16 bytes each; else
             `hot_objects`.
+        labels: SQL backends only. Which label keys are indexed; selectors are answered right whatever
+            it is. Default: what the file was opened with last; all in a new one and in memory.
         detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
             for tests.
 
@@ -79,9 +83,9 @@ def open_store(
     """
     name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
     if name in ("dict", "dict-index"):
-        if (objects, hot_objects, hot_members) != (None, None, None):
+        if (objects, hot_objects, hot_members, labels) != (None, None, None, None):
             raise BackendError(
-                f"backend {name!r} has no option objects=, hot_objects= or hot_members="
+                f"backend {name!r} has no option objects=, hot_objects=, hot_members= or labels="
             )
         memory = DictStore if name == "dict" else DictIndexStore
         return memory(
@@ -98,6 +102,7 @@ def open_store(
         objects=objects,
         hot_objects=DEFAULT_HOT_OBJECTS if hot_objects is None else hot_objects,
         hot_members=hot_members,
+        labels=labels,
         key_func=key_func,
         indexers=indexers,
         transform=transform,

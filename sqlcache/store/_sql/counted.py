@@ -7,6 +7,7 @@ write them in one more.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,16 @@ import orjson
 Name = tuple[Any, ...]
 Query = Callable[[str, tuple[Any, ...]], Any]  # gives the first column of the first row
 Statement = tuple[str, tuple[Any, ...]]
+
+
+def reader(connection: sqlite3.Connection) -> Query:
+    """Return what reads a connection's database."""
+
+    def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        row = connection.execute(sql, parameters).fetchone()
+        return row[0] if row else None
+
+    return query
 
 
 def to_json(value: Any) -> str:

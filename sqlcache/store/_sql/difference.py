@@ -175,11 +175,7 @@ class Difference:
         return ~place
 
     def _lose(self, object_id: int, term: Term, label_id: int) -> None:
-        if (
-            self._bounded
-            and term[0] != INDEX_SCOPE
-            and not self._keys.filing(term[1], label_id)
-        ):
+        if self._bounded and term[0] != INDEX_SCOPE and not self._keys.filing(term[1], label_id):
             self._apart[term[1]] -= 1
             return
         self._lost[self._places.setdefault(term, len(self._places))] += 1

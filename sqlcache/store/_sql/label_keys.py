@@ -157,9 +157,7 @@ class LabelKeys:
         """
         after = LabelKeys(policy)
         present = frozenset(present)
-        building = frozenset(
-            key for key in present if after.kept(key) and not self.complete(key)
-        )
+        building = frozenset(key for key in present if after.kept(key) and not self.complete(key))
         gone = frozenset(key for key in present if self.kept(key) and not after.kept(key))
         stays = {key: last for key, last in self.since.items() if after.kept(key)}
         return replace(
@@ -199,9 +197,7 @@ def label_keys(text: str | None) -> LabelKeys:
     if text is None:
         return EVERY_KEY
     read = orjson.loads(text)
-    policy = LabelPolicy(
-        *(read[name] for name in ("allow", "deny", "distinct_limit", "on_demand"))
-    )
+    policy = LabelPolicy(*(read[name] for name in ("allow", "deny", "distinct_limit", "on_demand")))
     sets = {name: frozenset(read[name]) for name in ("demanded", "building", "dropping")}
     return LabelKeys(policy, over=read["over"], since=read["since"], **sets)
 
@@ -210,12 +206,13 @@ class LabelWrites:
     """What one write transaction does to the label keys of a resource.
 
     Attributes:
+        connection: within the transaction.
         keys: as they are now, within the transaction.
         went_over: the keys that went over the limit in it, with their number of values.
     """
 
     def __init__(self, connection: sqlite3.Connection, resource_id: int, keys: LabelKeys) -> None:
-        self._connection, self._resource_id = connection, resource_id
+        self.connection, self._resource_id = connection, resource_id
         self._before = self.keys = keys
         self.went_over: dict[str, int] = {}
 
@@ -227,14 +224,14 @@ class LabelWrites:
     def set(self, keys: LabelKeys) -> None:
         """Write other keys."""
         self.keys = keys
-        self._connection.execute(_SET, (keys.text(), self._resource_id))
+        self.connection.execute(_SET, (keys.text(), self._resource_id))
 
     def count(self, distinct: Mapping[str, int]) -> None:
         """Count label rows that came or went, by key; a key with too many loses its index."""
         limit = self.keys.policy.distinct_limit
         if limit is None or not distinct:
             return
-        execute = self._connection.execute
+        execute = self.connection.execute
         execute(_COUNT, (self._resource_id, to_json(distinct)))
         if any(change > 0 for change in distinct.values()):
             counts = execute(_COUNTS, (self._resource_id, to_json(list(distinct)))).fetchall()
@@ -242,7 +239,7 @@ class LabelWrites:
 
     def adopt(self, policy: LabelPolicy) -> None:
         """Go over to a policy; what is to be built is built afterwards."""
-        execute = self._connection.execute
+        execute = self.connection.execute
         present = [name for (name,) in execute(_PRESENT).fetchall()]
         self.set(self.keys.under(policy, present, self.last_label()))
         # All at once: what is left of a key must not meet what is built of it anew.
@@ -259,7 +256,7 @@ class LabelWrites:
         if not self.keys.dropping:
             return
         key = min(self.keys.dropping)
-        execute = self._connection.execute
+        execute = self.connection.execute
         rows = execute(_ROWS, (key, self._resource_id, _LABELS_PER_STEP)).fetchall()
         ids = to_json([label_id for *_, label_id in rows])
         deleted = execute(_CLEAR_POSTINGS, (ids, _POSTINGS_PER_STEP)).rowcount
@@ -272,7 +269,7 @@ class LabelWrites:
 
     def last_label(self) -> int:
         """Return the last label id given."""
-        row = self._connection.execute(_LAST_LABEL).fetchone()
+        row = self.connection.execute(_LAST_LABEL).fetchone()
         return int(row[0]) if row else 0
 
     def _exceed(self, counts: dict[str, int]) -> None:

@@ -22,7 +22,6 @@ from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
 
-
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
 
