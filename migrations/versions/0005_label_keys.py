@@ -15,7 +15,20 @@ branch_labels = None
 depends_on = None
 
 _ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_OF_BOUNDED = "IN (SELECT id FROM resource WHERE label_keys IS NOT NULL)"
+_EMPTY_THE_BOUNDED = """
+DELETE FROM posting WHERE label_id IN
+    (SELECT l.id FROM resource r JOIN scope s ON s.resource_id = r.id
+     JOIN label l ON l.scope_id = s.id WHERE r.label_keys IS NOT NULL);
+DELETE FROM label WHERE scope_id IN
+    (SELECT s.id FROM resource r JOIN scope s ON s.resource_id = r.id
+     WHERE r.label_keys IS NOT NULL);
+DELETE FROM object WHERE resource_id IN (SELECT id FROM resource WHERE label_keys IS NOT NULL);
+DELETE FROM scope WHERE resource_id IN (SELECT id FROM resource WHERE label_keys IS NOT NULL);
+UPDATE label_key SET n = (SELECT ifnull(sum(n), 0) FROM label WHERE key_id = label_key.id);
+DELETE FROM label_key WHERE n = 0;
+UPDATE resource SET resource_version = '', source = NULL, version = version + 1
+    WHERE label_keys IS NOT NULL
+"""
 
 
 def upgrade() -> None:
@@ -32,17 +45,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Forget it. Without it an index that lacks keys gives wrong answers, so its content goes."""
-    for statement in (
-        "DELETE FROM posting WHERE label_id IN (SELECT l.id FROM label l"
-        f" JOIN scope s ON s.id = l.scope_id WHERE s.resource_id {_OF_BOUNDED})",
-        f"DELETE FROM label WHERE scope_id IN (SELECT id FROM scope WHERE resource_id {_OF_BOUNDED})",
-        f"DELETE FROM object WHERE resource_id {_OF_BOUNDED}",
-        f"DELETE FROM scope WHERE resource_id {_OF_BOUNDED}",
-        "UPDATE label_key SET n = (SELECT ifnull(sum(n), 0) FROM label WHERE key_id = label_key.id)",
-        "DELETE FROM label_key WHERE n = 0",
-        "UPDATE resource SET resource_version = '', source = NULL, version = version + 1"
-        " WHERE label_keys IS NOT NULL",
-    ):
+    for statement in _EMPTY_THE_BOUNDED.split(";"):
         op.execute(statement)
     op.drop_table("label_count")
     op.drop_column("resource", "label_keys")

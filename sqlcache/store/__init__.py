@@ -69,8 +69,8 @@ def open_store(
             again and again, which are kept and kept true by the writer, have together at most; 0
             keeps no results. Default: 1,000,000 where objects are live, at 16 bytes each; else
             `hot_objects`.
-        labels: SQL backends only. Which label keys are indexed; selectors are answered right whatever
-            it is. Default: what the file was opened with last; all in a new one and in memory.
+        labels: SQL backends only. Which label keys are indexed; selectors are answered right
+            whatever it is. Default: as the file was opened last; all in a new one and in memory.
         detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
             for tests.
 

@@ -173,7 +173,11 @@ class PackedShelf(Shelf):
         # Many pass by the hot objects, and are let go at once: all would take too much memory.
         many = len(ids) > self._hot.limit
         for batch in batched(ids, _BODIES_PER_STATEMENT):
-            read = _decoded(query, batch) if many else zip(batch, self.fetch(query, batch))
+            read: Iterable[tuple[int, Object]]
+            if many:
+                read = _decoded(query, batch)
+            else:
+                read = zip(batch, self.fetch(query, batch), strict=True)
             for object_id, obj in read:
                 if matches(labels_of(obj)):
                     found.append(object_id)
