@@ -138,7 +138,7 @@ class StoreStats:
         resource_version: as `last_store_sync_resource_version()`.
         objects: number of objects.
         namespaces: number of namespaces with objects.
-        label_keys: one entry a label key, the most expensive first.
+        label_keys: one entry a label key, first those that cost most, or save most without an index.
         database_bytes: bytes of all database pages; None for backends without a database.
         views: of the hot views; None for backends without a database.
     """

@@ -476,7 +476,7 @@ class SqliteStore(BaseStore):
                 ids = self._shelf.ids(query, resource)
                 parts = (self._shelf.stored(query, part) for part in batched(ids, 500))
                 found = (obj for part in parts for obj in part.values())
-                label_keys += statistics.counted(found, keys)
+                label_keys = statistics.ordered((*label_keys, *statistics.counted(found, keys)))
         return StoreStats(
             backend=self.backend,
             resource=self.resource,

@@ -440,7 +440,7 @@ class SelectorContract(StoreFixtures):
             "app": (3, 4),
             "env": (1, 1),
         }
-        costs = [each.bytes for each in stats.label_keys]
+        costs = [each.bytes + each.saved_bytes for each in stats.label_keys]
         assert costs == sorted(costs, reverse=True)
         assert min(costs) > 0
         assert stats.database_bytes is None or stats.database_bytes > 0

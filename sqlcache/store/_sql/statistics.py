@@ -51,8 +51,12 @@ def collect(
         for key, labels, n, values in orjson.loads(query(_KEYS, (resource_id,)))
         if label_keys.complete(key)
     ]
-    keys.sort(key=lambda stats: (-stats.bytes, stats.key))
-    return objects, namespaces, tuple(keys)
+    return objects, namespaces, ordered(keys)
+
+
+def ordered(keys: Iterable[LabelKeyStats]) -> tuple[LabelKeyStats, ...]:
+    """Return label keys, those first that cost or save most."""
+    return tuple(sorted(keys, key=lambda stats: (-stats.bytes - stats.saved_bytes, stats.key)))
 
 
 def unindexed(query: Query, label_keys: LabelKeys) -> bool:
@@ -63,7 +67,7 @@ def unindexed(query: Query, label_keys: LabelKeys) -> bool:
 
 
 def counted(objs: Iterable[Object], label_keys: LabelKeys) -> tuple[LabelKeyStats, ...]:
-    """Return the label keys that are not indexed, those that save most first.
+    """Return the label keys that are not indexed.
 
     Values are told apart by their hashes: there may be millions.
     """
@@ -75,7 +79,7 @@ def counted(objs: Iterable[Object], label_keys: LabelKeys) -> tuple[LabelKeyStat
             if not label_keys.complete(key):
                 carriers[key] += 1
                 values[key][hash((namespace, value))] = len(value.encode())
-    keys = [
+    return tuple(
         LabelKeyStats(
             key,
             len(values[key]),
@@ -85,5 +89,4 @@ def counted(objs: Iterable[Object], label_keys: LabelKeys) -> tuple[LabelKeyStat
             sum(values[key].values()) + len(values[key]) * _LABEL_BYTES + n * _POSTING_BYTES,
         )
         for key, n in carriers.items()
-    ]
-    return tuple(sorted(keys, key=lambda stats: (-stats.saved_bytes, stats.key)))
+    )
