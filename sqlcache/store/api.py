@@ -138,7 +138,7 @@ class StoreStats:
         resource_version: as `last_store_sync_resource_version()`.
         objects: number of objects.
         namespaces: number of namespaces with objects.
-        label_keys: one entry a label key, first those that cost most, or save most without an index.
+        label_keys: one entry a label key, first those that cost or, without an index, save most.
         database_bytes: bytes of all database pages; None for backends without a database.
         views: of the hot views; None for backends without a database.
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlcache.errors import BackendError
 
@@ -71,3 +72,29 @@ class LabelPolicy:
 
 
 EVERY_LABEL = LabelPolicy()
+
+
+def policy_of(text: str) -> LabelPolicy:
+    """Return the policy that a text tells, such as "deny=churning limit=10000 on-demand".
+
+    Raises:
+        BackendError: it is none.
+    """
+    found: dict[str, Any] = {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        keys = frozenset(key for key in value.split(",") if key)
+        if name == "allow":
+            found["allow"] = keys
+        elif name == "deny" and keys:
+            churning = CHURNING_LABELS if "churning" in keys else frozenset()
+            found["deny"] = keys - {"churning"} | churning
+        elif name == "limit" and value.isdecimal():
+            found["distinct_limit"] = int(value)
+        elif word == "on-demand":
+            found["on_demand"] = True
+        elif word != "all":
+            raise BackendError(
+                f"no label policy: {word!r}; use all, allow=KEY,..., deny=KEY,..., limit=N, on-demand"
+            )
+    return LabelPolicy(**found)
