@@ -95,6 +95,7 @@ def policy_of(text: str) -> LabelPolicy:
             found["on_demand"] = True
         elif word != "all":
             raise BackendError(
-                f"no label policy: {word!r}; use all, allow=KEY,..., deny=KEY,..., limit=N, on-demand"
+                f"{word!r} is no part of a label policy; those are all, allow=KEY,..., "
+                "deny=KEY,..., limit=N and on-demand"
             )
     return LabelPolicy(**found)
