@@ -28,8 +28,8 @@ def stats(source: Source, resource: str, output: str) -> None:
 
     One line a label key, the most expensive first. DISTINCT counts (namespace, value) pairs: a key
     with nearly as many of them as OBJECTS, such as a pod's own name, is what makes an index of
-    labels grow. BYTES are those of its values and postings, estimated. UNINDEXED tells why a key has
-    no index, SAVED how many bytes that saves.
+    labels grow. BYTES are those of its values and postings, estimated. UNINDEXED tells why a key
+    has no index, SAVED how many bytes that saves.
 
     \b
     Examples:
