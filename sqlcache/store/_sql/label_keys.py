@@ -252,20 +252,25 @@ class LabelWrites:
             self._exceed(dict(over))
 
     def clear_away(self) -> None:
-        """Delete a bounded number of rows of a key that lost its index, if there is one."""
-        if not self.keys.dropping:
-            return
-        key = min(self.keys.dropping)
+        """Delete a bounded number of rows of the keys that lost their index."""
+        deleted = 0
+        while self.keys.dropping and deleted < _POSTINGS_PER_STEP:
+            deleted += self._clear(min(self.keys.dropping))
+
+    def _clear(self, key: str) -> int:
+        """Delete postings of some labels of a key; return how many rows went."""
         execute = self.connection.execute
         rows = execute(_ROWS, (key, self._resource_id, _LABELS_PER_STEP)).fetchall()
         ids = to_json([label_id for *_, label_id in rows])
         deleted = execute(_CLEAR_POSTINGS, (ids, _POSTINGS_PER_STEP)).rowcount
-        if deleted < _POSTINGS_PER_STEP:  # then those labels have none any more
-            for sql, parameters in LABELS.removals([row[:3] for row in rows]):
-                execute(sql, parameters)
-            if len(rows) < _LABELS_PER_STEP:
-                execute(_FORGET_COUNT, (self._resource_id, key))
-                self.set(replace(self.keys, dropping=self.keys.dropping - {key}))
+        if deleted == _POSTINGS_PER_STEP:
+            return deleted
+        for sql, parameters in LABELS.removals([row[:3] for row in rows]):
+            execute(sql, parameters)
+        if len(rows) < _LABELS_PER_STEP:
+            execute(_FORGET_COUNT, (self._resource_id, key))
+            self.set(replace(self.keys, dropping=self.keys.dropping - {key}))
+        return deleted + len(rows)
 
     def last_label(self) -> int:
         """Return the last label id given."""
