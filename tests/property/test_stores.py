@@ -373,10 +373,6 @@ MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
         lambda path, **options: SqliteStore(None, objects="packed", hot_objects=3, **options),
     ),
     "sqlite-file": (FileMachine, SqliteStore),
-    "sqlite-limited": (
-        StoreMachine,
-        lambda path, **options: SqliteStore(None, labels=LabelPolicy(distinct_limit=2), **options),
-    ),
     "sqlite-unindexed": (
         StoreMachine,
         lambda path, **options: SqliteStore(
