@@ -10,6 +10,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,6 +45,7 @@ from sqlcache.selectors import (
 )
 from sqlcache.store.api import Indexer, Transaction
 from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import event
@@ -348,6 +351,16 @@ class FileMachine(StoreMachine):
         self.store = self.open(indexers)
 
 
+_policies = cycle(
+    (
+        LabelPolicy(distinct_limit=2),
+        LabelPolicy(allow=("app",)),
+        None,
+        LabelPolicy(),
+        LabelPolicy(deny=("app",), on_demand=True),
+    )
+)
+
 MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     "dict-index": (StoreMachine, lambda path, **options: DictIndexStore(**options)),
     "sqlite": (StoreMachine, lambda path, **options: SqliteStore(None, **options)),
@@ -361,6 +374,20 @@ MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     ),
     "sqlite-file": (FileMachine, SqliteStore),
     "sqlite-file-compressed": (FileMachine, SoonCompressed),
+    "sqlite-unindexed": (
+        StoreMachine,
+        lambda path, **options: SqliteStore(
+            None, objects="packed", labels=LabelPolicy(deny=("app", "n")), **options
+        ),
+    ),
+    "sqlite-file-on-demand": (
+        FileMachine,
+        partial(SqliteStore, labels=LabelPolicy(on_demand=True)),
+    ),
+    "sqlite-file-policies": (
+        FileMachine,
+        lambda path, **options: SqliteStore(path, labels=next(_policies), **options),
+    ),
 }
 
 
