@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -111,6 +113,29 @@ def test_it_starts_and_stops_fast_with_watches_open() -> None:
     for watch in watches:
         watch.close()
     server.stop()  # twice is harmless
+
+
+def test_a_client_that_connects_while_it_stops_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unclosed: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: unclosed.append(str(found.exc_value)))
+    for _ in range(5):
+        stopped = threading.Event()
+
+        def connect(port: int, stopped: threading.Event = stopped) -> None:
+            while not stopped.is_set():
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                    pass
+
+        with ThreadPoolExecutor(2) as clients, ApiServer() as server:
+            clients.submit(connect, server.port)
+            clients.submit(connect, server.port)
+            time.sleep(0.02)
+            server.stop()
+            stopped.set()
+    gc.collect()
+    assert unclosed == []
 
 
 def test_it_listens_on_the_loopback_only(api_server: ApiServer) -> None:

@@ -195,6 +195,17 @@ def test_sigterm_ends_a_comparison_and_its_processes(tmp_path: Path) -> None:
     assert not [pid for pid in below if is_alive(pid)]
 
 
+def test_an_api_server_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with following("demo", *SMALL, "--duration", "600", kubeconfig=tmp_path / "none") as command:
+        command.wait_for("sqlite: pods change ", stream="stderr")
+        (server,) = children(command.process.pid)
+        os.kill(server, signal.SIGKILL)
+        result = command.finish()
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.endswith("Error: the process of the cluster is gone\n")
+
+
 def children(pid: int) -> list[int]:
     """Return the processes below a process."""
     found = []

@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,7 +26,11 @@ from sqlcache.testing import names, pod
 from tests.integration.command import dump_of, finish, run, start
 
 OLD = [pod(f"old{number}", labels={"app": "old"}) for number in range(300)]
-NEW = [pod(f"new{number}", labels={"app": "new"}, spec={"x": "y" * 2000}) for number in range(3000)]
+_noise = Random(1)
+NEW = [
+    pod(f"new{number}", labels={"app": "new"}, spec={"x": _noise.randbytes(1000).hex()})
+    for number in range(3000)
+]
 _PR_CAPBSET_DROP = 24  # linux/prctl.h
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2  # linux/capability.h
 

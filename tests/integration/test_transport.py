@@ -286,7 +286,7 @@ def test_long_list_is_decoded_while_it_comes(
 def test_long_list_that_is_given_up_leaves_nothing_behind(
     server: Server, make: Callable[..., Any], stop: StopSignal
 ) -> None:
-    pods = [pod(f"p{number}", labels={"long": "x" * 1000}) for number in range(6_000)]
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000}) for number in range(20_000)]
     page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
     server.answer = refuse(200, json.dumps(page).encode())
     list_watch = make()

@@ -198,7 +198,9 @@ def test_what_selects_is_found_in_a_file_of_the_first_version(path: str) -> None
 def test_an_unknown_revision_is_named_with_those_known(
     path: str, step: Callable[[str, str], None], revision: str
 ) -> None:
-    with pytest.raises(SchemaVersionError, match=r"no schema version .*; known: 0003, 0002, 0001"):
+    with pytest.raises(
+        SchemaVersionError, match=r"no schema version .*; known: 0004, 0003, 0002, 0001"
+    ):
         step(path, revision)
     assert not Path(path).exists()
 

@@ -25,7 +25,11 @@ Parameters = tuple[Any, ...] | dict[str, Any]
 # Tables, and the aliases that the statements give them.
 GROWING = {"object", "label", "posting", "label_key", "scope", "o", "l", "p", "k", "s", "t"}
 # Reading one namespace's or the whole cache's objects is what these were asked to do.
-WHOLE_READS = ("SELECT json_group_array(id) FROM object WHERE resource_id", "ifnull(sum(n), 0)")
+WHOLE_READS = (
+    "SELECT json_group_array(id) FROM object WHERE resource_id",
+    "ifnull(sum(n), 0)",
+    "DELETE FROM dictionary",  # when a dictionary or all objects were replaced
+)
 SELECTORS = (
     "app=web",
     "app=web,tier=a",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -112,7 +113,8 @@ class Cluster:
         """End the process; twice is harmless."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):  # of a request that nobody took any more
+                    stream.close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:

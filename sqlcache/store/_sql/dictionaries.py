@@ -26,11 +26,11 @@ _NEWEST = "SELECT id FROM dictionary WHERE resource_id = ? ORDER BY version DESC
 _CONTENT = "SELECT content FROM dictionary WHERE id = ?"
 _RATIO = "SELECT ratio FROM dictionary WHERE id = ?"
 _ADD = "INSERT INTO dictionary (resource_id, id, version, ratio, content) VALUES (?, ?, ?, ?, ?)"
-_SWEEP = (  # +: by the rows themselves; an index would be read as well as each row
-    "DELETE FROM dictionary WHERE resource_id = ?1"
-    " AND version < (SELECT max(version) FROM dictionary WHERE resource_id = ?1)"
+_SWEEP = (  # reads all objects, which is rare; +: an index would be read as well as each row
+    "DELETE FROM dictionary WHERE resource_id = :resource_id"
+    " AND version < (SELECT max(version) FROM dictionary WHERE resource_id = :resource_id)"
     " AND NOT EXISTS (SELECT 1 FROM object o"
-    "  WHERE +o.resource_id = ?1 AND o.dictionary_id = dictionary.id)"
+    "  WHERE +o.resource_id = :resource_id AND o.dictionary_id = dictionary.id)"
 )
 _NO_LIBRARY = "its objects are compressed: pip install 'sqlcache[zstd]' to read them"
 _KEPT = 16  # read dictionaries; a file has one or two
@@ -132,7 +132,7 @@ def add(dictionaries: Iterable[Dictionary], version: int, resource_id: int) -> I
 
 def sweep(resource_id: int) -> Statement:
     """Return what removes the dictionaries that no object needs, but for the newest."""
-    return _SWEEP, (resource_id,)
+    return _SWEEP, {"resource_id": resource_id}
 
 
 def decompress_all(connection: Connection) -> None:

@@ -88,6 +88,7 @@ class ApiServer:
         self._runner: web.ServerRunner | None = None
         self._server: web.Server | None = None
         self._site: web.SockSite | None = None
+        self._listener: socket.socket | None = None
         self._changed: set[Resource] = set()
         self._storage.listen(self._wake_watches)
         for name in _NAMESPACES:
@@ -171,15 +172,19 @@ class ApiServer:
     async def _open(self) -> None:
         if self._runner is None:
             raise RuntimeError("the server is not running")
-        sock = socket.create_server((HOST, self._port), backlog=_BACKLOG)
-        self._port = sock.getsockname()[1]
-        self._site = web.SockSite(self._runner, sock, backlog=_BACKLOG)
+        self._listener = socket.create_server((HOST, self._port), backlog=_BACKLOG)
+        self._port = self._listener.getsockname()[1]
+        self._site = web.SockSite(self._runner, self._listener, backlog=_BACKLOG)
         await self._site.start()
 
     async def _close(self) -> None:
-        if self._site is not None:
+        if self._site is not None and self._listener is not None:
+            # asyncio loses a connection that it accepts in the turn of the loop that closes the
+            # server, without closing it: so accept none first, and let the last ones be made.
+            asyncio.get_running_loop().remove_reader(self._listener)
+            await asyncio.sleep(0)
             await self._site.stop()
-            self._site = None
+            self._site = self._listener = None
 
     def _abort_connections(self) -> None:
         for connection in self._server.connections if self._server else ():
