@@ -82,9 +82,10 @@ def labels_option(command: Command) -> Command:
         "--labels",
         metavar="POLICY",
         callback=_policy,
-        help="Which label keys are indexed: words of 'all', 'allow=KEY,...', 'deny=KEY,...', "
-        "'limit=N' (distinct values of a key) and 'on-demand' with spaces between; deny=churning "
-        "stands for pod-template-hash and its like. Default: as the file has it; else all.",
+        help="Which label keys are indexed: 'all', or some of allow=KEY,..., deny=KEY,..., limit=N "
+        "(distinct values of a key) and on-demand, with spaces between; deny=churning stands for "
+        "pod-template-hash and its like. Answers stay the same. Default: as the file has it, else "
+        "all.",
     )(command)
 
 

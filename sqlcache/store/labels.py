@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlcache.errors import BackendError
+from sqlcache.selectors.validation import validate_label_key
 
 CHURNING_LABELS = frozenset(
     {
@@ -35,20 +36,31 @@ Source: kubernetes.io/docs/reference/labels-annotations-taints.
 """
 
 
+_LARGEST = 2**63 - 1  # what the database can count
+
+
+def _label_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise BackendError(f"a label key is text, not {key!r:.100}")
+    if rules := validate_label_key(key):
+        raise BackendError(f"{key!r:.300} is no label key: {rules[0]}")
+    return key
+
+
 @dataclass(frozen=True, slots=True)
 class LabelPolicy:
     """Which label keys are indexed.
 
     Attributes:
-        allow: only these may be; None: all. Any iterable of keys is taken.
-        deny: these may not be, whatever `allow` says; see `CHURNING_LABELS`.
+        allow: only these may be; None: all but those of `deny`. Any iterable of keys is taken.
+        deny: these may not be; see `CHURNING_LABELS`.
         distinct_limit: a key with more (namespace, value) pairs than this loses its index, until
             the store or its file is opened with another policy; None: no limit.
         on_demand: a key that may be indexed is from the first selector on that uses it, which
             waits for that.
 
     Raises:
-        BackendError: `allow` or `deny` is one text, or the limit is less than 1.
+        BackendError: both `allow` and `deny`, what is no label key, or a limit less than 1.
     """
 
     allow: Iterable[str] | None = None
@@ -62,9 +74,14 @@ class LabelPolicy:
             if isinstance(keys, str):
                 raise BackendError(f"{name} is a collection of label keys, not the text {keys!r}")
             if keys is not None:
-                object.__setattr__(self, name, frozenset(keys))
-        if self.distinct_limit is not None and self.distinct_limit < 1:
-            raise BackendError(f"distinct_limit is 1 or more, not {self.distinct_limit}")
+                object.__setattr__(self, name, frozenset(map(_label_key, keys)))
+        if self.allow is not None and self.deny:
+            raise BackendError(
+                "allow names all keys that may be indexed: give it or deny, not both"
+            )
+        limit = self.distinct_limit
+        if limit is not None and not 1 <= limit <= _LARGEST:
+            raise BackendError(f"distinct_limit is 1 or more, below 2**63, not {limit}")
 
     def allows(self, key: str) -> bool:
         """Return whether a key may be indexed, the limit aside."""
@@ -72,30 +89,49 @@ class LabelPolicy:
 
 
 EVERY_LABEL = LabelPolicy()
+_FORM = (
+    "a label policy is 'all', or some of allow=KEY,..., deny=KEY,..., limit=N and on-demand,"
+    " with spaces between"
+)
 
 
 def policy_of(text: str) -> LabelPolicy:
     """Return the policy that a text tells, such as "deny=churning limit=10000 on-demand".
 
     Raises:
-        BackendError: it is none.
+        BackendError: it is none; the message names the part that is wrong.
     """
+    words = text.split()
+    if words == ["all"]:
+        return EVERY_LABEL
     found: dict[str, Any] = {}
-    for word in text.split():
-        name, _, value = word.partition("=")
-        keys = frozenset(key for key in value.split(",") if key)
-        if name == "allow":
-            found["allow"] = keys
-        elif name == "deny" and keys:
-            churning = CHURNING_LABELS if "churning" in keys else frozenset()
-            found["deny"] = keys - {"churning"} | churning
-        elif name == "limit" and value.isdecimal():
-            found["distinct_limit"] = int(value)
-        elif word == "on-demand":
-            found["on_demand"] = True
-        elif word != "all":
-            raise BackendError(
-                f"{word!r} is no part of a label policy; those are all, allow=KEY,..., "
-                "deny=KEY,..., limit=N and on-demand"
-            )
+    part = text
+    try:
+        for part in words:
+            name, value = _part(part)
+            if name in found:
+                raise BackendError("that is there twice")
+            found[name] = value
+            LabelPolicy(**found)
+        if not found:
+            raise BackendError(_FORM)
+    except BackendError as error:
+        raise BackendError(f"{part!r:.300}: {error}") from error
     return LabelPolicy(**found)
+
+
+def _part(word: str) -> tuple[str, Any]:
+    name, _, value = word.partition("=")
+    if name == "allow":
+        return "allow", value.split(",")
+    if name == "deny":
+        keys = set(value.split(","))
+        return "deny", keys - {"churning"} | CHURNING_LABELS if "churning" in keys else keys
+    if name == "limit":
+        try:
+            return "distinct_limit", int(value)
+        except ValueError:
+            raise BackendError(f"a limit is a number, not {value!r:.40}") from None
+    if word == "on-demand":
+        return "on_demand", True
+    raise BackendError(_FORM)
