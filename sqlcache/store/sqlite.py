@@ -476,6 +476,7 @@ class SqliteStore(BaseStore):
         return self._shelf.matching(query, ids, Selector(selected.residual).matches)
 
     def _explain(self, namespace: str, selector: Selector) -> Explanation:
+        self._demand(selector)
         statements: dict[str, tuple[Any, ...]] = {}
         with self._reading() as (query, resource):
 

@@ -122,8 +122,8 @@ class LabelIndex:
                 writes.adopt(self._policy)
             elif not self._shared and self._policy is not None:
                 writes.set(writes.keys)
-        if self.keys.building and not self.keys.policy.on_demand:
-            self._build(resource_id, self.keys.building, nullcontext)
+        if writes.keys.building and not writes.keys.policy.on_demand:
+            self._build(resource_id, writes.keys.building, nullcontext)
 
     def demand(self, resource_id: int, keys: Iterable[str]) -> None:
         """Build the label keys that a selector uses, if the policy wants that and they lack."""
@@ -133,7 +133,7 @@ class LabelIndex:
         if not wanted or not resource_id:
             return
         try:
-            self._build(resource_id, frozenset(wanted), self._turn)
+            self._build(resource_id, frozenset(wanted), self._turn, _WAIT_S)
         except TimeoutError:
             return  # a long write is under way; who asks next goes on
         except DatabaseError as error:
@@ -159,21 +159,32 @@ class LabelIndex:
         resource_id: int,
         wanted: frozenset[str],
         turn: Callable[[], AbstractContextManager[None]],
+        wait_s: float | None = None,
     ) -> None:
-        """Make keys complete; `turn` gives what is held for each step."""
-        with turn(), self._changing(resource_id) as (_, writes):
+        """Make keys complete.
+
+        Args:
+            resource_id: of the resource's row.
+            wanted: the keys.
+            turn: gives what is held for each step.
+            wait_s: as `Database.writing` takes it.
+
+        Raises:
+            TimeoutError: others write for longer; what is done stays.
+        """
+        with turn(), self._changing(resource_id, wait_s) as (_, writes):
             demanded = writes.keys.wanting(wanted)
             if demanded:
                 writes.set(writes.keys.with_demanded(demanded, writes.last_label()))
-            wanted &= writes.keys.building
-        if not wanted:  # another one was faster
+            marked = {key: writes.keys.since[key] for key in wanted & writes.keys.building}
+        if not marked:  # another one was faster
             return
         # Whatever is written from now on gets its postings from its writer.
         with self._db.reading() as connection:
             ids = self._shelf.ids(reader(connection), resource_id)
         for step in batched(ids, _OBJECTS_PER_STEP):
-            with turn(), self._changing(resource_id) as (followers, writes):
-                wanted &= writes.keys.building
+            with turn(), self._changing(resource_id, wait_s) as (followers, writes):
+                wanted = writes.keys.still_building(marked)
                 if not wanted:
                     return
                 query = reader(writes.connection)
@@ -181,14 +192,16 @@ class LabelIndex:
                 run(writes.connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
                 writes.count(plan.distinct)
-        with turn(), self._changing(resource_id) as (_, writes):
-            writes.set(writes.keys.built(wanted))
+        with turn(), self._changing(resource_id, wait_s) as (_, writes):
+            writes.set(writes.keys.built(writes.keys.still_building(marked)))
 
     @contextmanager
-    def _changing(self, resource_id: int) -> Iterator[tuple[list[Callable[[], None]], LabelWrites]]:
+    def _changing(
+        self, resource_id: int, wait_s: float | None = None
+    ) -> Iterator[tuple[list[Callable[[], None]], LabelWrites]]:
         followers: list[Callable[[], None]] = []
         with (
-            self._db.writing(followers) as connection,
+            self._db.writing(followers, wait_s) as connection,
             self.writing(connection, resource_id, followers) as writes,
         ):
             yield followers, writes

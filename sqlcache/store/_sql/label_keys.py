@@ -123,6 +123,20 @@ class LabelKeys:
         """Return whether an object's label id for a key stands for a posting that counts."""
         return self.everything or (self.kept(key) and label_id > self.since.get(key, 0))
 
+    def still_building(self, marked: Mapping[str, int]) -> frozenset[str]:
+        """Return those of some keys that are being built as they were.
+
+        Others may have dropped what there was and begun again, with another `since`.
+
+        Args:
+            marked: what `since` had for them.
+        """
+        return frozenset(
+            key
+            for key, since in marked.items()
+            if key in self.building and self.since.get(key) == since
+        )
+
     def built(self, keys: Iterable[str]) -> LabelKeys:
         """Return what is so when keys are complete."""
         return replace(self, building=self.building.difference(keys))
