@@ -210,7 +210,7 @@ class FileDatabase(Database):
             self._writer.execute(f"PRAGMA busy_timeout={wait_s * 1000:.0f}")
             yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 raise TimeoutError from error
             raise
         finally:
