@@ -10,8 +10,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from functools import partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,8 +163,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = DictStore(indexers=indexers, selector_func=selector_func)
         self.store = self.open(indexers)
 
-    def open(self, indexers: dict[str, IndexFunc]) -> Indexer:
-        return type(self).open_store(self.path, indexers=indexers, selector_func=self.selector_func)
+    def open(self, indexers: dict[str, IndexFunc], **options: Any) -> Indexer:
+        return type(self).open_store(
+            self.path, indexers=indexers, selector_func=self.selector_func, **options
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -348,18 +348,35 @@ class FileMachine(StoreMachine):
                 self.model.close()
                 self.model, indexers = model, wanted
         self.store.close()
-        self.store = self.open(indexers)
+        self.store = self.reopened(indexers)
+
+    def reopened(self, indexers: dict[str, IndexFunc]) -> Indexer:
+        return self.open(indexers)
 
 
-_policies = cycle(
-    (
-        LabelPolicy(distinct_limit=2),
-        LabelPolicy(allow=("app",)),
-        None,
-        LabelPolicy(),
-        LabelPolicy(deny=("app",), on_demand=True),
+class PolicyMachine(FileMachine):
+    """Also reopens it with another policy for label keys; None leaves it as it is."""
+
+    policy: LabelPolicy | None = LabelPolicy(on_demand=True)
+
+    @rule(
+        policy=st.sampled_from(
+            (
+                None,
+                LabelPolicy(),
+                LabelPolicy(allow=("app",)),
+                LabelPolicy(distinct_limit=2),
+                LabelPolicy(on_demand=True),
+                LabelPolicy(deny=("app",), distinct_limit=3, on_demand=True),
+            )
+        )
     )
-)
+    def next_policy(self, policy: LabelPolicy | None) -> None:
+        self.policy = policy
+
+    def reopened(self, indexers: dict[str, IndexFunc]) -> Indexer:
+        return self.open(indexers, labels=self.policy)
+
 
 MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     "dict-index": (StoreMachine, lambda path, **options: DictIndexStore(**options)),
@@ -377,17 +394,10 @@ MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     "sqlite-unindexed": (
         StoreMachine,
         lambda path, **options: SqliteStore(
-            None, objects="packed", labels=LabelPolicy(deny=("app", "n")), **options
+            None, objects="packed", hot_objects=0, labels=LabelPolicy(deny=("app", "n")), **options
         ),
     ),
-    "sqlite-file-on-demand": (
-        FileMachine,
-        partial(SqliteStore, labels=LabelPolicy(on_demand=True)),
-    ),
-    "sqlite-file-policies": (
-        FileMachine,
-        lambda path, **options: SqliteStore(path, labels=next(_policies), **options),
-    ),
+    "sqlite-file-policies": (PolicyMachine, SqliteStore),
 }
 
 
