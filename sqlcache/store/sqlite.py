@@ -185,7 +185,8 @@ class SqliteStore(BaseStore):
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
         # A key that no store can hold is not there to be deleted.
-        rows = [self._writer.row(change) for change in changes if not unsound(change.key)]
+        row = self._writer.row
+        rows = [row(each) for each in changes if each.obj is not None or not unsound(each.key)]
         selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []

@@ -15,6 +15,8 @@ from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Statement, to_json
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
 
+NO_IDENTITY = ("", "")
+
 
 class Row(NamedTuple):
     """One key's new state, with all that can be worked out without the database.
@@ -35,7 +37,7 @@ class Row(NamedTuple):
     index_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     kept: Object | None = None
     body: Body | None = None
-    identity: tuple[str, str] = ("", "")
+    identity: tuple[str, str] = NO_IDENTITY
 
     def parsed(self) -> Object:
         """Return the object as a reader gets it."""

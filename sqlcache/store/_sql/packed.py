@@ -108,10 +108,8 @@ class PackedShelf(Shelf):
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
         return None, self._dictionaries.body(plain)
 
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
-        return digest(namespace, labels, index_values)
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
+        return digest(label_text, index_values)
 
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         if not keys:

@@ -55,9 +55,7 @@ class Shelf(ABC):
         """
 
     @abstractmethod
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
@@ -171,18 +169,16 @@ class LiveShelf(Shelf):
     def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         return obj, None
 
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
-        return fingerprint(namespace, labels, index_values)
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
+        return fingerprint(label_text, index_values)
 
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
-        found = {}
-        for position, key in enumerate(keys):
-            place = self._places.get(key)
-            if place is not None:
-                found[position] = Stored(key, *place)
-        return found
+        place_of = self._places.get
+        return {
+            position: Stored(key, *place)
+            for position, key in enumerate(keys)
+            if (place := place_of(key)) is not None
+        }
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         keys = [self._keys[object_id] for object_id in ids if object_id in self._keys]
@@ -220,16 +216,21 @@ class LiveShelf(Shelf):
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
         for object_id, row in batch.moved:
-            namespace = self._places[row.key][1]
-            if namespace != row.namespace:
-                self._leave(namespace, object_id)
+            before = self._places[row.key][1]
+            if before != row.namespace:
+                self._leave(before, object_id)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.refiled):
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
+        coming: dict[int, Object] = {}
+        members: dict[int, Object] = {}
+        namespace: str | None = None
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
-            obj = row.parsed()
-            self._shown.put(object_id, obj)
-            self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
+            if row.namespace != namespace:  # most often, many of one come together
+                namespace = row.namespace
+                members = self._by_namespace.setdefault(namespace, {})
+            members[object_id] = coming[object_id] = row.parsed()
+        self._shown.put(coming)
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         return list(self._shown.by_id)

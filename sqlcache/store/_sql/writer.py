@@ -21,12 +21,11 @@ from typing import NamedTuple
 import orjson
 
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
-from sqlcache.store._base import Change, IndexValues, index_values
-from sqlcache.store._sql.compression import Body
+from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old, Postings
 from sqlcache.store._sql.label_keys import LabelKeys
-from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
+from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import (
     Term,
@@ -89,12 +88,13 @@ class Writer:
         Raises:
             ObjectError: the object cannot be encoded.
         """
-        key, obj, namespace, labels, values = change
+        key, obj, namespace, labels, values, text = change
         if obj is None:
             return Row(key)
         kept, body = self._shelf.keep(key, obj)
-        terms_digest = self._shelf.digest(namespace, labels, values)
-        return Row(key, terms_digest, namespace, labels, values, kept, body, _identity(obj, body))
+        identity = NO_IDENTITY if body is None else _identity(obj)
+        digest = self._shelf.digest(text, values)
+        return Row(key, digest, namespace, labels, values, kept, body, identity)
 
     def plan(
         self,
@@ -211,7 +211,8 @@ class Writer:
         for object_id, old in self._old(query, resource_id, stored).items():
             obj = objects[object_id]
             labels = labels_and_values(old.terms)[0] if old.whole else labels_of(obj)
-            change = Change(old.key, obj, old.namespace, labels, values(old.key, obj))
+            text = label_text(old.namespace, labels)
+            change = Change(old.key, obj, old.namespace, labels, values(old.key, obj), text)
             rows.append(self.row(change))
         return rows
 
@@ -259,7 +260,9 @@ class Writer:
             labels = labels_of(obj)
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
-            if self._shelf.digest(stored.namespace, labels, values) != stored.digest:
+            text = label_text(stored.namespace, labels)
+            unsure = text.count("\0") != 2 * len(labels)
+            if unsure or self._shelf.digest(text, values) != stored.digest:
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
@@ -296,9 +299,7 @@ def resource_id(connection: sqlite3.Connection, resource: str) -> int:
     return int(connection.execute(_RESOURCE_ID, (resource,)).fetchone()[0])
 
 
-def _identity(obj: Object, body: Body | None) -> tuple[str, str]:
-    if body is None:
-        return "", ""
+def _identity(obj: Object) -> tuple[str, str]:
     uid = obj["metadata"].get("uid")
     return uid if isinstance(uid, str) else "", resource_version(obj)
 
