@@ -52,9 +52,9 @@ from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, 
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 from sqlcache.store.labels import LabelPolicy
 
-# A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
-# keep its pause below 100 ms.
-DEFAULT_HOT_OBJECTS = 2_500
+# A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB, beside some
+# 20 ms for the interpreter and its modules. With this many, its pause stays below 50 ms.
+DEFAULT_HOT_OBJECTS = 500
 # 8 bytes each, where objects are kept parsed anyway: 8 MB.
 DEFAULT_HOT_MEMBERS = 1_000_000
 _OBJECTS_PER_PLAN = 2_000  # these two bound what one statement takes as its parameter
