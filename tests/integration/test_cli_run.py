@@ -23,7 +23,7 @@ from sqlcache.objects import Object
 from sqlcache.store import BACKENDS
 from sqlcache.testing import names
 from sqlcache.testing.apiserver import ApiServer
-from tests.integration.chaos import NAMESPACES, Chaos, add_pod, service
+from tests.integration.chaos import NAMESPACES, Chaos, add_pod, new_pod, service
 from tests.integration.clusters import WRITES, eventually
 from tests.integration.command import Result, error, run, wrong_usage
 from tests.integration.following import Following, following_as
@@ -166,6 +166,18 @@ class TestWork:
         assert {each.query.get("limit") for each in new if each.verb == "list"} == {"1"}
         assert not any("sendInitialEvents" in each.query for each in new)
         assert not [each for each in new if each.verb in WRITES]
+
+    def test_bounded_labels(self, server: ApiServer, kubeconfig: Path) -> None:
+        """Pods are found all the same; the metric counts keys that went over the limit."""
+        for number in range(4):
+            server.create("pods", new_pod(f"other{number}", labels={"own": str(number)}))
+        with managing(kubeconfig, "--labels", "limit=3 deny=churning") as manager:
+            eventually(lambda: is_written(server, "10.0.0.1", "10.0.0.2"))
+            manager.wait_for("all caches are in sync", stream="stderr")
+            over = 'sqlcache_store_label_keys_over_limit{backend="sqlite",resource="pods"} 1.0'
+            assert over in manager.get("/metrics")[1]
+            assert "Label own has 4 values, more than the limit of 3" in manager.stderr
+            manager.end()
 
     def test_a_failure_is_told_by_an_event(self, server: ApiServer, kubeconfig: Path) -> None:
         server.faults.error(422, "no room", verb="create", resource="endpoints", name="", times=1)

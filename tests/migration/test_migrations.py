@@ -227,7 +227,7 @@ def test_an_unknown_revision_is_named_with_those_known(
     path: str, step: Callable[[str, str], None], revision: str
 ) -> None:
     with pytest.raises(
-        SchemaVersionError, match=r"no schema version .*; known: 0004, 0003, 0002, 0001"
+        SchemaVersionError, match=r"no schema version .*; known: 0005, 0004, 0003, 0002, 0001"
     ):
         step(path, revision)
     assert not Path(path).exists()

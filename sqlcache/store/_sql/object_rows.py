@@ -70,7 +70,8 @@ class Batch(NamedTuple):
         same: those whose terms stay.
         leaving: those that go.
         rescoped: (object id, new namespace) of those moved to another one.
-        terms: packed ids of the terms of fresh and moved objects, by object id.
+        terms: packed ids of the terms of fresh, moved and refiled objects, by object id.
+        refiled: those whose terms stay, but not the ids of all.
     """
 
     fresh: list[Numbered]
@@ -79,6 +80,7 @@ class Batch(NamedTuple):
     leaving: list[Stored]
     rescoped: list[tuple[int, Scope]]
     terms: dict[int, bytes]
+    refiled: Sequence[Numbered] = ()
 
 
 def _fields(*positions: int) -> str:

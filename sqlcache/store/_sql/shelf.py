@@ -15,13 +15,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
+
+Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
 
 class Shelf(ABC):
@@ -29,9 +32,11 @@ class Shelf(ABC):
 
     Attributes:
         members: what hot views read; what `follow` prepares is to be shown there after it.
+        shared: callers have the very objects that are kept, and may have changed them.
     """
 
     members: Members
+    shared: bool
 
     @abstractmethod
     def start(self, query: Query, resource_id: int) -> None:
@@ -118,6 +123,12 @@ class Shelf(ABC):
         """Return what holding objects takes, as bytes of their JSON; 0 if they are kept anyway."""
 
     @abstractmethod
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        """Return the ids of objects whose labels match, and these objects, in the same order."""
+
+    @abstractmethod
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
@@ -143,6 +154,8 @@ class _Places(dict[str, _Place]):
 
 class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
+
+    shared = True
 
     def __init__(self) -> None:
         self.members = self._shown = LiveMembers()
@@ -206,7 +219,7 @@ class LiveShelf(Shelf):
             before = self._places[row.key][1]
             if before != row.namespace:
                 self._leave(before, object_id)
-        for object_id, row in (*batch.fresh, *batch.moved):
+        for object_id, row in (*batch.fresh, *batch.moved, *batch.refiled):
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
         coming: dict[int, Object] = {}
@@ -239,6 +252,13 @@ class LiveShelf(Shelf):
 
     def weigh(self, query: Query, ids: Sequence[int]) -> int:
         return 0
+
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        objs = self.fetch(query, ids)
+        matched = [matches(labels_of(obj)) for obj in objs]
+        return list(compress(ids, matched)), list(compress(objs, matched))
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
