@@ -94,7 +94,7 @@ class Connections:
             client: a `kubernetes.client.ApiClient`, for instance from `connect`.
         """
         self._client, self._configuration = client, client.configuration
-        self._host = self._configuration.host.rstrip("/")
+        self._host = _with_scheme(self._configuration)
         self._pools = _pools(self._configuration)
         hook = self._configuration.refresh_api_key_hook
         self._renewable = hook if isinstance(hook, Credentials) else None
@@ -387,6 +387,18 @@ def _sendable(credentials: str) -> str:
     return stripped
 
 
+def _with_scheme(configuration: Any) -> str:
+    """Return the server's address; without a scheme it is https if anything of TLS is configured.
+
+    Source: client-go rest/url_utils.go, DefaultServerURL.
+    """
+    host: str = configuration.host.rstrip("/")
+    if "://" in host:
+        return host
+    tls = configuration.ssl_ca_cert or configuration.cert_file or not configuration.verify_ssl
+    return f"https://{host}" if tls else f"http://{host}"
+
+
 def _status_error(response: Any, body: bytes) -> ApiStatusError:
     try:
         status = orjson.loads(body)
@@ -395,7 +407,8 @@ def _status_error(response: Any, body: bytes) -> ApiStatusError:
     wait = response.headers.get("Retry-After", "")
     retry_after = float(wait) if wait.isdecimal() else None
     if isinstance(status, dict) and status.get("kind") == "Status":
-        status.setdefault("code", response.status)
+        if not status.get("code") or not isinstance(status["code"], int):
+            status["code"] = response.status
         return ApiStatusError.from_status(status, retry_after)
     text = body[:200].decode(errors="replace").strip() or str(response.reason or "")
     return ApiStatusError(response.status, "", f"HTTP {response.status}: {text}", None, retry_after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import socket
@@ -295,6 +296,48 @@ def test_answer_that_is_no_json_is_told(
     server.answer = refuse(200, b"[]")
     with pytest.raises(ApiDecodeError):
         list_of(make(), stop)
+
+
+@pytest.mark.parametrize("body", [{"kind": "Status", "code": 403}, {"kind": "APIVersions"}])
+def test_what_is_no_list_is_not_taken_for_an_empty_one(
+    server: Server, make: Callable[..., Any], stop: StopSignal, body: dict[str, Any]
+) -> None:
+    """Else all that a cache has would be gone."""
+    server.answer = refuse(200, json.dumps({**body, "metadata": {}}).encode())
+    with pytest.raises((ApiStatusError, ApiDecodeError)):
+        list_of(make(), stop)
+
+
+def test_status_without_a_usable_code_has_that_of_the_answer(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    server.answer = refuse(503, b'{"kind": "Status", "code": "x"}')
+    with pytest.raises(ApiStatusError) as caught:
+        list_of(make(), stop)
+    assert caught.value.code == 503
+
+
+def test_server_without_a_scheme_is_reached(server: Server, stop: StopSignal) -> None:
+    server.answer = refuse(200, b'{"metadata": {}, "items": []}')
+    client = client_of(server.url.removeprefix("http://"))
+    pods = transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))
+    assert list_of(pods, stop)["items"] == []
+    pods.close()
+
+
+def test_compressed_watch_is_read(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        chunk(handler, gzip.compress(line("ADDED", pod("a"))))
+        chunk(handler, b"")
+
+    server.answer = answer
+    assert [each["type"] for each in watch_of(make(), stop)] == ["ADDED"]
 
 
 def test_long_list_is_decoded_while_it_comes(
