@@ -25,7 +25,7 @@ from tests.backends import BACKENDS as STORES
 
 pytest.importorskip("kubernetes")
 
-PODS, RELISTS = 150, 20
+PODS, RELISTS = 150, 12
 
 
 @pytest.fixture(params=BACKENDS)
