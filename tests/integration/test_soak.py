@@ -25,7 +25,7 @@ from tests.backends import BACKENDS as STORES
 
 pytest.importorskip("kubernetes")
 
-PODS, RELISTS = 150, 12
+PODS, RELISTS = 150, 20
 
 
 @pytest.fixture(params=BACKENDS)
