@@ -145,6 +145,31 @@ def test_a_missing_dump_is_noticed_before_the_others_are_read(
     assert os.listdir(tmp_path) == ["dump.json"]
 
 
+def test_a_dump_without_a_name(db: str, write: Any) -> None:
+    """What an empty variable of a shell becomes."""
+    assert error("load", write(dump_of(WEB)), "", "--db", db) == "'': No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("resource", "count", "expected"),
+    [
+        ("po", 1, "1 pod "),
+        ("pods", 2, "2 pods "),
+        ("ep", 1, "1 endpoints "),
+        ("widgets.example.com", 1, "1 object of widgets.example.com "),
+    ],
+)
+def test_what_is_loaded_is_counted(db: str, resource: str, count: int, expected: str) -> None:
+    kind = {"po": "Pod", "pods": "Pod", "ep": "Endpoints"}.get(resource, "Widget")
+    version = "example.com/v1" if kind == "Widget" else "v1"
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": f"a{number}"}}
+        for number in range(count)
+    ]
+    result = run("load", "-", "--db", db, "--resource", resource, stdin=dump_of(*objects))
+    assert result.stderr.startswith(f"Loaded {expected}from ")
+
+
 def test_a_file_in_a_folder_that_does_not_exist(write: Any, tmp_path: Path) -> None:
     path = tmp_path / "missing" / "cluster.db"
     message = error("load", write(dump_of(WEB)), "--db", f"sqlite:///{path}")
