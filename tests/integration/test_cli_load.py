@@ -192,6 +192,32 @@ def test_a_file_that_is_not_ours_is_not_touched(write: Any, tmp_path: Path, made
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
+@pytest.mark.parametrize("wrong", ["foreign", "newer", "cut short"])
+@pytest.mark.parametrize("command", ["load", "get"])
+def test_a_file_that_is_refused_gets_none_beside_it(
+    write: Any, tmp_path: Path, command: str, wrong: str
+) -> None:
+    """Even a reader of SQLite makes some beside a file in WAL mode."""
+    path = tmp_path / "other.db"
+    dump, db = write(dump_of(WEB)), f"sqlite:///{path}"
+    if wrong != "foreign":
+        run("load", dump, "--db", db)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    connection.execute("CREATE TABLE t (x)")
+    if wrong == "newer":
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    connection.close()
+    if wrong == "cut short":
+        os.truncate(path, path.stat().st_size - 4096)
+    before = path.read_bytes(), sorted(os.listdir(tmp_path))
+    options = [dump] if command == "load" else ["pods"]
+    assert str(path) in error(command, *options, "--db", db)
+    after = path.read_bytes(), sorted(os.listdir(tmp_path))
+    assert after == before
+
+
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
