@@ -64,6 +64,14 @@ class Clock(Protocol):
         """Return a condition, with its own lock, whose timeouts are seconds of this clock."""
 
 
+class _Condition(threading.Condition):
+    """Waits as long as the platform can, where more is asked for: `inf`, or a million years."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        longest = threading.TIMEOUT_MAX
+        return super().wait(timeout if timeout is None or timeout < longest else longest)
+
+
 class MonotonicClock:
     """Real time."""
 
@@ -73,7 +81,7 @@ class MonotonicClock:
 
     def condition(self) -> Condition:
         """Return a `threading.Condition` whose lock is not reentrant."""
-        return threading.Condition(threading.Lock())
+        return _Condition(threading.Lock())
 
 
 class StopSignal:

@@ -335,6 +335,21 @@ class UnknownResourceError(SqlcacheError, LookupError):
         return f'the server doesn\'t have a resource type "{shown(self.name)}"'
 
 
+class PathSegmentError(SqlcacheError, ValueError):
+    """A name of a namespace or an object cannot be part of a URL.
+
+    Attributes:
+        name: the name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"invalid name {shown(repr(self.name))}: may not be '.' or '..', nor hold '/' or '%'"
+
+
 class ApiConnectionError(SqlcacheError, ConnectionError):
     """The API server could not be reached, or the connection broke."""
 

@@ -205,6 +205,8 @@ class _Sizes(Collector):
             total["objects"] += size.objects
             if size.label_terms is not None:
                 total["label_terms"] += size.label_terms
+            if size.keys_over_limit is not None:
+                total["label_keys_over_limit"] += size.keys_over_limit
             if size.database_bytes is not None:
                 total["bytes"] += size.database_bytes
         families = self._families()
@@ -221,6 +223,10 @@ class _Sizes(Collector):
             for name, text in (
                 ("objects", "Objects in the store."),
                 ("label_terms", "Different (namespace, label key, value) in the label index."),
+                (
+                    "label_keys_over_limit",
+                    "Label keys that lost their index for having too many values.",
+                ),
                 ("bytes", "Bytes of all pages of the store's database."),
             )
         }

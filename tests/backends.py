@@ -13,6 +13,7 @@ from typing import Any
 from sqlcache.store._sql.compression import Training
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 
@@ -43,3 +44,8 @@ BACKENDS: dict[str, OpenStore] = {
     "sqlite-packed": lambda folder, **options: SoonCompressed(None, objects="packed", **options),
     "sqlite-file": open_file_store,
 }
+
+
+def open_bounded_store(folder: Path, **options: Any) -> SqliteStore:
+    """Open a store that indexes label keys on demand, and lets go of those with many values."""
+    return SqliteStore(None, labels=LabelPolicy(distinct_limit=3, on_demand=True), **options)

@@ -34,9 +34,21 @@ def _no_thread_is_left_behind() -> Iterator[None]:
         time.sleep(0.01)
 
 
+def pytest_collection_finish() -> None:
+    """Take modules and the thousands of tests out of garbage collections: some 0.3 s for each."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_frozen() -> Iterator[None]:
-    """The bench freezes what it holds; for the tests after it that would all be leaked."""
+    """The bench freezes what it holds; for the tests after it that would all be leaked.
+
+    Others end with everything thawed, also what was kept from the beginning.
+    """
+    before = gc.get_freeze_count()
     yield
-    if gc.get_freeze_count():
+    if not 0 < gc.get_freeze_count() <= before:
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()

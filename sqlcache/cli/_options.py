@@ -6,19 +6,36 @@ the columns of tables (_view).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from sqlcache.cli._resources import name_of
-from sqlcache.errors import SelectorError
+from sqlcache.errors import BackendError, SelectorError
 from sqlcache.selectors import Selector, parse
 from sqlcache.store import BACKEND_VARIABLE, BACKENDS, DEFAULT_BACKEND
+from sqlcache.store.labels import LabelPolicy, policy_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE_PREFIX = "sqlite:///"
+# Those that are whole in JSON everywhere. `random` takes a negative one for its absolute value.
+SEED = click.IntRange(0, (1 << 32) - 1)
+
+
+class NumberRange(click.FloatRange):
+    """A `FloatRange` that no NaN gets through: it is neither below nor above anything."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number, or refuse what is none."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
 
 
 def path_in(backend: str) -> str | None:
@@ -104,6 +121,28 @@ def resource_option(command: Command) -> Command:
         show_default=True,
         callback=name_of,
         help="Resource, by one of its names. A file keeps each resource apart.",
+    )(command)
+
+
+def _policy(ctx: click.Context, param: click.Parameter, value: str | None) -> LabelPolicy | None:
+    if value is None:
+        return None
+    try:
+        return policy_of(value)
+    except BackendError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def labels_option(command: Command) -> Command:
+    """Add `--labels`, which gives a `LabelPolicy` or None."""
+    return click.option(
+        "--labels",
+        metavar="POLICY",
+        callback=_policy,
+        help="Which label keys are indexed: 'all', or some of allow=KEY,..., deny=KEY,..., limit=N "
+        "(distinct values of a key) and on-demand, with spaces between; deny=churning stands for "
+        "pod-template-hash and its like. Answers stay the same. Default: as the file has it, else "
+        "all.",
     )(command)
 
 

@@ -21,7 +21,7 @@ from sqlcache.bench.results import Parameters, Result, Run
 from sqlcache.bench.scenarios import NEEDS_FILE, SCENARIOS, unnamed
 from sqlcache.bench.scenarios.dump import read
 from sqlcache.cli._errors import FAILED
-from sqlcache.cli._options import separated
+from sqlcache.cli._options import SEED, NumberRange, separated
 from sqlcache.cli._output import write
 
 PODS, PODS_QUICK = 150_000, 6_000
@@ -57,7 +57,7 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     show_default=True,
     help="Backends to measure, separated by commas.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Pods and selectors differ.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Pods and selectors differ.")
 @click.option(
     "--file",
     "files",
@@ -83,7 +83,7 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     default=600.0,
     show_default=True,
     help="Seconds after which a process is ended and reported as out of time.",

@@ -30,7 +30,14 @@ from sqlcache.cli._demoing import (
     verdict,
 )
 from sqlcache.cli._errors import FAILED
-from sqlcache.cli._options import backend_name, backend_option, path_in, separated
+from sqlcache.cli._options import (
+    SEED,
+    NumberRange,
+    backend_name,
+    backend_option,
+    path_in,
+    separated,
+)
 from sqlcache.cli._output import flush, write, write_json, write_table
 from sqlcache.cli._progress import on_terminal
 from sqlcache.demo import Outcome, Settings, missing_extras
@@ -128,19 +135,19 @@ def _new_backends(ctx: click.Context, param: click.Parameter, value: str | None)
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0, 100_000),
+    type=NumberRange(0, 100_000),
     default=50.0,
     show_default=True,
     help="Changes of pods a second.",
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(0, 1_000_000),
+    type=NumberRange(0, 1_000_000),
     default=10.0,
     show_default=True,
     help="Seconds for which pods change.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Pods and changes differ.")
+@click.option("--seed", type=SEED, default=1, show_default=True, help="Pods and changes differ.")
 @click.option(
     "-o",
     "--output",

@@ -58,6 +58,7 @@ def _text(explanation: Explanation) -> str:
         "Starts from": f"{explanation.driving} (about {explanation.estimated} objects)",
         "Matched": f"{explanation.matched} objects",
         "Checked on objects": ", ".join(explanation.residual) or "<nothing>",
+        **({"Without an index": ", ".join(explanation.unindexed)} if explanation.unindexed else {}),
     }
     lines = [f"{f'{name}:':<20}{value}" for name, value in facts.items()]
     for title, steps in (("Plan", explanation.plan), ("SQL", explanation.sql)):

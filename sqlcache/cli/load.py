@@ -11,12 +11,13 @@ import click
 
 from sqlcache.cli._errors import hold_signals
 from sqlcache.cli._lock import exclusively
-from sqlcache.cli._options import FILE_PREFIX, database_option, resource_option
+from sqlcache.cli._options import FILE_PREFIX, database_option, labels_option, resource_option
 from sqlcache.cli._progress import loading
 from sqlcache.cli._resources import counted, usual_naming
 from sqlcache.dumps import DumpReader
 from sqlcache.objects import Object
 from sqlcache.store import open_store
+from sqlcache.store.labels import LabelPolicy
 
 
 class Loaded(NamedTuple):
@@ -41,7 +42,8 @@ class Loaded(NamedTuple):
 @click.argument("dumps", metavar="DUMP...", nargs=-1, required=True)
 @database_option("Database file, made if it does not exist.", required=True)
 @resource_option
-def load(dumps: tuple[str, ...], db: str, resource: str) -> None:
+@labels_option
+def load(dumps: tuple[str, ...], db: str, resource: str, labels: LabelPolicy | None) -> None:
     """Load cluster dumps into a database file.
 
     Makes the file hold exactly the objects of the dumps, taken together; of several with the same
@@ -62,11 +64,11 @@ def load(dumps: tuple[str, ...], db: str, resource: str) -> None:
       sqlcache load dump.json --resource services --db sqlite:///cluster.db
     """
     resource = usual_naming(resource).name
-    loaded = _load(dumps, db, resource)
+    loaded = _load(dumps, db, resource, labels)
     click.echo(_summary(loaded, db, resource), err=True)
 
 
-def _load(dumps: tuple[str, ...], db: str, resource: str) -> Loaded:
+def _load(dumps: tuple[str, ...], db: str, resource: str, labels: LabelPolicy | None) -> Loaded:
     started = time.monotonic()
     size_bytes = 0
 
@@ -81,7 +83,10 @@ def _load(dumps: tuple[str, ...], db: str, resource: str) -> Loaded:
         # The first object before the file: most wrong input shows before there is a file at all.
         first = list(islice(objects, 1))
         backend = f"{FILE_PREFIX}{db}"
-        with exclusively(db), open_store(backend, resource, hot_objects=0) as store:
+        with (
+            exclusively(db),
+            open_store(backend, resource, hot_objects=0, labels=labels) as store,
+        ):
             store.replace(_to_the_end(chain(first, objects)), "")
             kept = store.count("", "")
     seconds = time.monotonic() - started

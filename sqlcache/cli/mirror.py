@@ -18,6 +18,7 @@ from sqlcache.cli._options import (
     FILE_PREFIX,
     database_option,
     field_selector_option,
+    labels_option,
     selector_option,
 )
 from sqlcache.cli._progress import Bar, mirroring, on_terminal
@@ -28,6 +29,7 @@ from sqlcache.objects import ALL_NAMESPACES
 from sqlcache.selectors import EVERYTHING, Selector
 from sqlcache.store import open_store
 from sqlcache.store.api import Indexer
+from sqlcache.store.labels import LabelPolicy
 
 _BAR_S = 0.1
 _LINE_S = 1.0
@@ -84,6 +86,7 @@ class _Mirrored:
 )
 @selector_option
 @field_selector_option
+@labels_option
 @cluster_options
 def mirror(
     resources: tuple[str, ...],
@@ -91,6 +94,7 @@ def mirror(
     namespace: str,
     selector: Selector,
     field_selector: str,
+    labels: LabelPolicy | None,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -112,7 +116,7 @@ def mirror(
     part = Part(namespace, str(selector), field_selector)
     with inbox() as messages, closing(Cluster(kubeconfig, context)) as cluster:
         mirrored = _mirrored(cluster, resources, part, messages)
-        with exclusively(db), _informers(db, mirrored, messages) as informers:
+        with exclusively(db), _informers(db, labels, mirrored, messages) as informers:
             _follow(db, mirrored, informers, messages)
 
 
@@ -133,14 +137,15 @@ def _mirrored(
 
 @contextmanager
 def _informers(
-    db: str, mirrored: Sequence[_Mirrored], messages: Inbox
+    db: str, labels: LabelPolicy | None, mirrored: Sequence[_Mirrored], messages: Inbox
 ) -> Iterator[dict[str, SharedInformer]]:
     """Run an informer for each resource; their stores are one file."""
     backend = f"{FILE_PREFIX}{db}"
     by_name = {each.name: each for each in mirrored}
 
     def opened(name: str) -> Indexer:
-        return open_store(backend, name, hot_objects=0, transform=by_name[name].writes)
+        writes = by_name[name].writes
+        return open_store(backend, name, hot_objects=0, transform=writes, labels=labels)
 
     with SharedInformerFactory(
         lambda name: by_name[name].source,

@@ -16,7 +16,7 @@ import click
 from sqlcache.cli._cluster import Cluster, Part, cluster_options
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._lock import exclusively
-from sqlcache.cli._options import backend_option, path_in, separated
+from sqlcache.cli._options import backend_option, labels_option, path_in, separated
 from sqlcache.cli._output import flush, some, write, write_json_line
 from sqlcache.client import ListWatch
 from sqlcache.controllers.controller import WORKERS
@@ -32,12 +32,14 @@ from sqlcache.manager.logs import FORMATS, LogFormat, logging_to
 from sqlcache.objects import ALL_NAMESPACES
 from sqlcache.store import open_store
 from sqlcache.store.api import Indexer
+from sqlcache.store.labels import LabelPolicy
 
 _LOG = logging.getLogger(__name__)
 
 _LISTEN = "127.0.0.1:8080"
 _LEASE = "sqlcache-run"
 _LAST_PORT = 65535
+_MOST_WORKERS = 1000  # far more than help; with too many threads none could be made to stop them
 
 
 class MissingExtraError(SqlcacheError, RuntimeError):
@@ -49,13 +51,14 @@ class _Settings(NamedTuple):
 
     Attributes:
         controllers: names in the catalog.
-        backend: as `open_store` takes it.
+        backend, labels: as `open_store` takes them.
         workers: of each controller.
         part: of the resources in namespaces.
     """
 
     controllers: tuple[str, ...]
     backend: str
+    labels: LabelPolicy | None
     workers: int
     part: Part
 
@@ -97,9 +100,10 @@ def _lease(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str,
     help="Controllers to run, separated by commas.",
 )
 @backend_option("a file from which it goes on after a restart")
+@labels_option
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, _MOST_WORKERS),
     default=WORKERS,
     show_default=True,
     help="Services that each controller syncs at a time.",
@@ -155,6 +159,7 @@ def _lease(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str,
 def run(
     controllers: tuple[str, ...],
     backend: str,
+    labels: LabelPolicy | None,
     workers: int,
     namespace: str,
     leader_elect: bool | None,
@@ -183,7 +188,9 @@ def run(
         raise click.UsageError("--dry-run writes nothing, also no Lease: not with --leader-elect")
     if output and not dry_run:
         raise click.UsageError("-o is for --dry-run")
-    settings = _Settings(controllers, backend, workers, Part(namespace))
+    if labels is not None and backend in ("dict", "dict-index"):
+        raise click.UsageError(f"--labels is for the sqlite backends: not with {backend}")
+    settings = _Settings(controllers, backend, labels, workers, Part(namespace))
     with (
         logging_to(sys.stderr, log_format),
         tuned_interpreter(),
@@ -220,7 +227,7 @@ def _factory(cluster: Cluster, settings: _Settings, metrics: Any = None) -> Shar
         return made
 
     def store(name: str) -> Indexer:
-        opened = open_store(settings.backend, name)
+        opened = open_store(settings.backend, name, labels=settings.labels)
         return opened if metrics is None else metrics.observed(opened)
 
     return SharedInformerFactory(

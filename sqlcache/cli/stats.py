@@ -9,7 +9,7 @@ from sqlcache.cli._output import Table, write, write_csv, write_json, write_tabl
 from sqlcache.cli._source import Source, Wanted, source_options
 from sqlcache.store.api import StoreStats
 
-_HEADERS = ("LABEL KEY", "DISTINCT", "OBJECTS", "BYTES")
+_HEADERS = ("LABEL KEY", "DISTINCT", "OBJECTS", "BYTES", "UNINDEXED", "SAVED")
 
 
 @click.command(short_help="Tell what a store holds and which label keys cost most.")
@@ -28,7 +28,8 @@ def stats(source: Source, resource: str, output: str) -> None:
 
     One line a label key, the most expensive first. DISTINCT counts (namespace, value) pairs: a key
     with nearly as many of them as OBJECTS, such as a pod's own name, is what makes an index of
-    labels grow. BYTES are those of its values and postings, estimated.
+    labels grow. BYTES are those of its values and postings, estimated. UNINDEXED tells why a key
+    has no index, SAVED how many bytes that saves.
 
     \b
     Examples:
@@ -50,7 +51,14 @@ def stats(source: Source, resource: str, output: str) -> None:
 
 def _label_keys(found: StoreStats) -> Table:
     rows = [
-        [stats.key, str(stats.distinct), str(stats.objects), str(stats.bytes)]
+        [
+            stats.key,
+            str(stats.distinct),
+            str(stats.objects),
+            str(stats.bytes),
+            stats.unindexed or "-",
+            str(stats.saved_bytes),
+        ]
         for stats in found.label_keys
     ]
     return Table(_HEADERS, rows)

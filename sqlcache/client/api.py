@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 from sqlcache.clock import StopSignal
+from sqlcache.errors import PathSegmentError
 from sqlcache.objects import Object, Objects
 
 Page: TypeAlias = dict[str, Any]
@@ -30,6 +31,19 @@ read to its end or closed, and raises what `list_page` raises.
 Event: TypeAlias = dict[str, Any]  # {"type": "ADDED", "object": {...}}
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"  # the cause of a refused create
+
+
+def path_segment(name: str) -> str:
+    """Return a name as it stands in the path of a URL.
+
+    Raises:
+        PathSegmentError: there it would lead elsewhere; ".." for a namespace leads to all of them.
+
+    Source: apimachinery api/validation/path IsValidPathSegmentName.
+    """
+    if name in (".", "..") or "/" in name or "%" in name:
+        raise PathSegmentError(name)
+    return quote(name, safe="")
 
 
 class Resource(NamedTuple):
@@ -46,9 +60,13 @@ class Resource(NamedTuple):
     plural: str
 
     def path(self, namespace: str = "") -> str:
-        """Return the path of a list; all namespaces, or cluster-scoped, if namespace is ""."""
+        """Return the path of a list; all namespaces, or cluster-scoped, if namespace is "".
+
+        Raises:
+            PathSegmentError: no namespace can have that name.
+        """
         root = f"/apis/{quote(self.group)}" if self.group else "/api"
-        inside = f"/namespaces/{quote(namespace)}" if namespace else ""
+        inside = f"/namespaces/{path_segment(namespace)}" if namespace else ""
         return f"{root}/{quote(self.version)}{inside}/{quote(self.plural)}"
 
 

@@ -1,8 +1,8 @@
 """Requests to one API server, on the connections of the official `kubernetes` package.
 
 Configuration, credentials (exec plug-ins, rotated tokens, client certificates), proxies and TLS are
-that package's. Its connection pool class is used as well, but with connections that can be cut from
-another thread.
+that package's; what it does not renew by itself, client.credentials does. Its connection pool class
+is used as well, but with connections that can be cut from another thread.
 
 Elsewhere: what is asked (client.transport for lists and watches, client.objects for single ones).
 Source: client-go rest/request.go, rest/client.go.
@@ -35,6 +35,7 @@ try:
     import kubernetes
     import urllib3
 
+    from sqlcache.client.credentials import Credentials
     from sqlcache.client.kubeconfig import choose_context
 except ImportError as error:
     raise ImportError(
@@ -44,6 +45,7 @@ except ImportError as error:
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0  # the API server's own limit of a request that is no watch
 CUT_ERRORS = (urllib3.exceptions.HTTPError, OSError)  # of a request, or while a body is read
+_UNAUTHORIZED = 401
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
@@ -57,6 +59,12 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
     Raises:
         KubeConfigError: there is no usable configuration.
     """
+    configuration = _configuration(kubeconfig, context)
+    Credentials(lambda: _configuration(kubeconfig, context), configuration)
+    return kubernetes.client.ApiClient(configuration)
+
+
+def _configuration(kubeconfig: str | None, context: str | None) -> Any:
     configuration = kubernetes.client.Configuration()
     chosen = choose_context(kubeconfig, context)
     where = os.pathsep.join(chosen.files) if chosen else ""
@@ -73,7 +81,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Any:
         raise KubeConfigError(where, reason) from None
     except Exception as error:  # noqa: BLE001 - a file can hold anything, and nobody checks it
         raise KubeConfigError(where, f"cannot be used: {type(error).__name__}") from None
-    return kubernetes.client.ApiClient(configuration)
+    return configuration
 
 
 class Connections:
@@ -86,8 +94,10 @@ class Connections:
             client: a `kubernetes.client.ApiClient`, for instance from `connect`.
         """
         self._client, self._configuration = client, client.configuration
-        self._host = self._configuration.host.rstrip("/")
+        self._host = _with_scheme(self._configuration)
         self._pools = _pools(self._configuration)
+        hook = self._configuration.refresh_api_key_hook
+        self._renewable = hook if isinstance(hook, Credentials) else None
 
     def request(
         self,
@@ -103,6 +113,8 @@ class Connections:
         accept: str = "application/json",
     ) -> Any:
         """Send a request and return the response, its status and headers read but not its body.
+
+        One that is refused with 401 is sent once more if there are newer credentials by then.
 
         Args:
             method: such as "GET".
@@ -122,18 +134,42 @@ class Connections:
         headers = {**self._client.default_headers, "Accept": accept}
         if content is not None:
             headers["Content-Type"] = content_type
+        url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
+        timeout = urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s)
+        seen = self._renewable.generation if self._renewable else 0
+        response = self._send(method, url, headers, content, timeout, call)
+        if response.status == _UNAUTHORIZED:
+            refused = _status_error(response, body_of(response))
+            call.over()
+            self.close()  # a connection keeps the certificate that it was made with
+            if not self._renewable or not self._renewable.newer_than(seen, self._configuration):
+                raise refused
+            self._pools = _pools(self._configuration)
+            response = self._send(method, url, headers, content, timeout, call)
+        if response.status >= 400:
+            raise _status_error(response, body_of(response))
+        return response
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        content: bytes | None,
+        timeout: Any,
+        call: Call,
+    ) -> Any:
         for setting in self._configuration.auth_settings().values():  # refreshes rotated tokens
             if setting["in"] == "header" and setting["value"]:
-                headers[setting["key"]] = setting["value"]
-        url = f"{self._host}{path}?{urlencode(query)}" if query else f"{self._host}{path}"
+                headers[setting["key"]] = _sendable(setting["value"])
         _CALLS.current = call
         try:
-            response = self._pools.request(
+            return self._pools.request(
                 method,
                 url,
                 body=content,
                 headers=headers,
-                timeout=urllib3.Timeout(connect=connect_timeout_s, read=read_timeout_s),
+                timeout=timeout,
                 retries=False,
                 redirect=False,
                 preload_content=False,
@@ -146,9 +182,6 @@ class Connections:
             raise
         finally:
             _CALLS.current = None
-        if response.status >= 400:
-            raise _status_error(response, body_of(response))
-        return response
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -342,6 +375,30 @@ def _pools(configuration: Any) -> Any:
     return pools
 
 
+def _sendable(credentials: str) -> str:
+    """Return credentials as a header can hold them: without the line break that ends many a file.
+
+    Raises:
+        ApiConnectionError: no header can hold them. What `http.client` raises would quote them.
+    """
+    stripped = credentials.strip()
+    if any(char in "\r\n\0" or char > "\xff" for char in stripped):
+        raise ApiConnectionError("the credentials have characters that no HTTP header can hold")
+    return stripped
+
+
+def _with_scheme(configuration: Any) -> str:
+    """Return the server's address; without a scheme it is https if anything of TLS is configured.
+
+    Source: client-go rest/url_utils.go, DefaultServerURL.
+    """
+    host: str = configuration.host.rstrip("/")
+    if "://" in host:
+        return host
+    tls = configuration.ssl_ca_cert or configuration.cert_file or not configuration.verify_ssl
+    return f"https://{host}" if tls else f"http://{host}"
+
+
 def _status_error(response: Any, body: bytes) -> ApiStatusError:
     try:
         status = orjson.loads(body)
@@ -350,7 +407,8 @@ def _status_error(response: Any, body: bytes) -> ApiStatusError:
     wait = response.headers.get("Retry-After", "")
     retry_after = float(wait) if wait.isdecimal() else None
     if isinstance(status, dict) and status.get("kind") == "Status":
-        status.setdefault("code", response.status)
+        if not status.get("code") or not isinstance(status["code"], int):
+            status["code"] = response.status
         return ApiStatusError.from_status(status, retry_after)
     text = body[:200].decode(errors="replace").strip() or str(response.reason or "")
     return ApiStatusError(response.status, "", f"HTTP {response.status}: {text}", None, retry_after)

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import threading
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
-from sqlcache.client.api import Resource
+from sqlcache.client.api import Resource, path_segment
 from sqlcache.client.connections import (
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
@@ -135,4 +134,4 @@ class ApiObjects:
 
 
 def _path(resource: Resource, namespace: str, name: str) -> str:
-    return f"{resource.path(namespace)}/{quote(name, safe='')}"
+    return f"{resource.path(namespace)}/{path_segment(name)}"

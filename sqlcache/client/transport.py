@@ -40,7 +40,7 @@ from sqlcache.client.connections import (
 from sqlcache.clock import StopSignal, paced
 from sqlcache.dumps._documents import Array, Mapping
 from sqlcache.dumps._json import JsonText
-from sqlcache.errors import ApiConnectionError, ApiDecodeError, DumpError, shown
+from sqlcache.errors import ApiConnectionError, ApiDecodeError, ApiStatusError, DumpError, shown
 
 __all__ = ["ApiListWatch", "ApiWatch", "Resource", "connect"]
 
@@ -121,7 +121,10 @@ class ApiListWatch:
             over()
             raise
         page = _page(body)
-        if not isinstance(page, dict):
+        if not isinstance(page, dict) or not _is_list(page):
+            body.finish()
+            if isinstance(page, dict) and page.get("kind") == "Status":
+                raise ApiStatusError.from_status(page)
             raise ApiDecodeError(f"the API server sent no list: {shown(page)}")
         return page
 
@@ -198,7 +201,7 @@ class ApiWatch:
     def _chunks(self) -> Iterator[bytes]:
         try:
             if self._response.chunked:
-                yield from self._response.stream(_CHUNK_BYTES)
+                yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
             else:
                 while chunk := self._response.read1(_CHUNK_BYTES):
                     yield chunk
@@ -244,11 +247,16 @@ def _page(body: _Body) -> Any:
         page: Page = {}
         for name, value in document.fields:
             if name == "items" and isinstance(value, Array) and "metadata" in page:
-                # Servers send them last.
+                # Servers send them last; of custom resources first, which are then decoded at once.
                 return {**page, "items": _items(value.items, document.fields, body)}
             page[name] = list(paced(value.items)) if isinstance(value, Array) else value
         body.finish()
         return page
+
+
+def _is_list(page: Page) -> bool:
+    """Tell a list from something else with status 200, which would look like an empty list."""
+    return "items" in page or str(page.get("kind") or "List").endswith("List")
 
 
 def _items(items: Iterator[Any], fields: Iterator[tuple[str, Any]], body: _Body) -> Iterator[Any]:

@@ -61,8 +61,8 @@ class World:
 
     def change(self, count: int) -> None:
         """Make changes, each of one pod."""
-        kinds = self._random.choices(list(_SHARES), list(_SHARES.values()), k=count)
-        for kind in kinds:
+        for _ in range(count):  # one by one: the same, however many are asked for at a time
+            (kind,) = self._random.choices(list(_SHARES), list(_SHARES.values()))
             getattr(self, f"_change_{kind}")(*self._random.choice(self._pods))
 
     def _change_readiness(self, namespace: str, name: str) -> None:

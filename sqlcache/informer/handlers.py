@@ -232,7 +232,7 @@ class Registration:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
-        thread.join(max(0.0, timeout))
+        thread.join(min(max(0.0, timeout), threading.TIMEOUT_MAX))
         return not thread.is_alive()
 
     def notify(self, notifications: Sequence[Notification | Again]) -> None:
@@ -276,7 +276,7 @@ class Registration:
         for notification in paced(self._notifications()):
             try:
                 notification.deliver(self.handler)
-            except Exception:  # noqa: BLE001 - the handler is somebody else's code
+            except BaseException:  # noqa: BLE001 - somebody else's code, which may call sys.exit
                 _LOG.exception("%s: handler failed on %s", self.name, _key(notification.obj))
             if type(notification) is Added and notification.is_in_initial_list:
                 with self._changed:

@@ -201,7 +201,7 @@ class Reflector:
                 self._list_and_watch()
             except _Stopped:
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, a new round may do
+            except BaseException as error:  # noqa: BLE001 - whatever it is, a new round may do
                 if self._stop.is_set():
                     return
                 delay = (
@@ -209,7 +209,7 @@ class Reflector:
                     or getattr(error.__cause__, "retry_after", None)
                     or 0.0
                 )
-                self._tell(error)
+                self._tell(error if isinstance(error, Exception) else _exited(error))
             if self._stop.sleep(max(delay, self._backoff.step())):
                 return
 
@@ -414,11 +414,8 @@ class Reflector:
         Raises:
             Exception: it cannot be had that way; a plain list may.
         """
-        tries = 0
+        cut_short = 0
         while True:
-            tries += 1
-            if tries > STREAMS_AT_ONCE and self._stop.sleep(self._backoff.step()):
-                raise _Stopped
             started = self._list_begins()
             contents = _Contents(self)
             try:
@@ -427,21 +424,25 @@ class Reflector:
                     continue
                 complete = self._follow(watch, started, contents)
             except ApiStatusError as error:
-                if is_expired(error) or is_too_large(error):
-                    self._rv_unavailable = True
-                elif is_too_many_requests(error):
+                if is_too_many_requests(error):
                     self._wait(error)
-                else:
+                    continue
+                if not (is_expired(error) or is_too_large(error)):
                     raise
-                continue
-            if complete:
-                try:
-                    listed = contents.listed()
-                except ObjectError:
-                    watch.finish()
-                    raise
-                self._sync(listed, contents.rv, started, whole=contents.whole)
-                return watch
+                self._rv_unavailable = True
+            else:
+                if complete:
+                    break
+            cut_short += 1
+            if cut_short >= STREAMS_AT_ONCE and self._stop.sleep(self._backoff.step()):
+                raise _Stopped
+        try:
+            listed = contents.listed()
+        except ObjectError:
+            watch.finish()
+            raise
+        self._sync(listed, contents.rv, started, whole=contents.whole)
+        return watch
 
     # The plain list
 
@@ -782,6 +783,12 @@ def is_too_large(error: ApiStatusError) -> bool:
     return any(cause.get("message") == _TOO_LARGE for cause in causes) or (
         _TOO_LARGE in error.message
     )
+
+
+def _exited(error: BaseException) -> ReflectorError:
+    failure = ReflectorError(f"{type(error).__name__} instead of an answer")
+    failure.__cause__ = error
+    return failure
 
 
 def _unsynced(error: Exception) -> ReflectorError:

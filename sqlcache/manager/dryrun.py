@@ -141,8 +141,8 @@ class DryRunObjects:
 def first_pass(controller: Controller, api: DryRunObjects) -> Iterator[Outcome]:
     """Sync everything that there is, once, in this thread, in the order of its keys.
 
-    A key whose first write meets an object that has changed is tried again a second later, three
-    times in all: the cache is late.
+    A key whose first write meets an object that has changed or is gone is tried again a second
+    later, three times in all: the cache is late.
 
     Args:
         controller: not started; its informers are in sync.
@@ -165,7 +165,7 @@ def _outcome(controller: Controller, api: DryRunObjects, key: str) -> Outcome:
         try:
             controller.sync(key)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
-            is_late = _is_conflict(error) and len(api.writes) == written
+            is_late = _tells_of_change(error) and len(api.writes) == written
             if not is_late or not attempts_left:
                 return Outcome(key, api.writes[written:], error)
             _LOG.info("%s: cannot handle %s, trying again: %s", controller.name, key, error)
@@ -175,12 +175,12 @@ def _outcome(controller: Controller, api: DryRunObjects, key: str) -> Outcome:
     return Outcome(key, api.writes[written:], None)
 
 
-def _is_conflict(error: Exception) -> bool:
+def _tells_of_change(error: Exception) -> bool:
     if isinstance(error, AggregateError):
-        return any(map(_is_conflict, error.errors))
+        return any(map(_tells_of_change, error.errors))
     if isinstance(error, SliceWriteError):
-        return _is_conflict(error.cause)
-    return isinstance(error, ApiStatusError) and error.code == _CONFLICT
+        return _tells_of_change(error.cause)
+    return isinstance(error, ApiStatusError) and (error.code == _CONFLICT or error.is_not_found())
 
 
 def _merged(obj: Object, patch: Object) -> Object:

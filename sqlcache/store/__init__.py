@@ -23,6 +23,7 @@ from sqlcache.objects import (
 from sqlcache.selectors import SelectorFunc
 from sqlcache.store.api import Indexer
 from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import DEFAULT_HOT_OBJECTS, SqliteStore
 
@@ -46,6 +47,7 @@ def open_store(
     hot_objects: int | None = None,
     hot_members: int | None = None,
     compress: bool | None = None,
+    labels: LabelPolicy | None = None,
     detect_mutation: bool = False,
 ) -> Indexer:
     """Open a store.
@@ -73,6 +75,8 @@ def open_store(
             compressed, by zstd with a dictionary trained on the first of them. Default: if a
             library is there (extra `zstd`, or Python 3.14). What is compressed needs it to be
             read, what is not stays readable.
+        labels: SQL backends only. Which label keys are indexed; selectors are answered right
+            whatever it is. Default: as the file was opened last; all in a new one and in memory.
         detect_mutation: raise `MutatedObjectError` when a caller changed a shared object. Slow;
             for tests.
 
@@ -87,9 +91,10 @@ def open_store(
     """
     name = backend if backend is not None else os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
     if name in ("dict", "dict-index"):
-        if (objects, hot_objects, hot_members, compress) != (None,) * 4:
+        if (objects, hot_objects, hot_members, compress, labels) != (None,) * 5:
             raise BackendError(
-                f"backend {name!r} has no option objects=, hot_objects=, hot_members= or compress="
+                f"backend {name!r} has no option objects=, hot_objects=, hot_members=, compress="
+                " or labels="
             )
         memory = DictStore if name == "dict" else DictIndexStore
         return memory(
@@ -107,6 +112,7 @@ def open_store(
         hot_objects=DEFAULT_HOT_OBJECTS if hot_objects is None else hot_objects,
         hot_members=hot_members,
         compress=compress,
+        labels=labels,
         key_func=key_func,
         indexers=indexers,
         transform=transform,

@@ -69,6 +69,7 @@ class Change(NamedTuple):
         namespace: its namespace; "" when deleted.
         labels: its labels; empty when deleted.
         index_values: values by index name, without repeats; empty when deleted.
+        label_text: namespace and labels as one text, for digests; "" when deleted.
     """
 
     key: str
@@ -76,6 +77,7 @@ class Change(NamedTuple):
     namespace: str
     labels: Mapping[str, str]
     index_values: IndexValues
+    label_text: str
 
 
 class BaseStore(ABC):
@@ -189,7 +191,7 @@ class BaseStore(ABC):
         with self._write_lock:
             self._check_open()
             change = self._put(self._key(obj), self._transformed(obj))
-            self._commit(list(self._watched([change])), resource_version(change.obj))
+            self._commit([*self._watched([change])], resource_version(change.obj))
 
     def update(self, obj: Any) -> None:
         self.add(obj)
@@ -219,7 +221,7 @@ class BaseStore(ABC):
                     _deletion(key) if kind == "DELETED" else self._put(key, self._transformed(last))
                 )
             if last is not None:
-                self._commit(list(self._watched(changes.values())), resource_version(last))
+                self._commit([*self._watched(changes.values())], resource_version(last))
 
     def transaction(self, *operations: Transaction) -> None:
         with self._write_lock:
@@ -239,7 +241,7 @@ class BaseStore(ABC):
                 applied.append(position)
             if applied:
                 rv = _rv_if_meta(operations[applied[-1]].object)
-                self._commit(list(self._watched(changes.values())), rv)
+                self._commit([*self._watched(changes.values())], rv)
         if errors:
             raise TransactionError(applied, len(operations), errors)
 
@@ -413,13 +415,15 @@ class BaseStore(ABC):
             raise TransformError(obj, str(error)) from error
 
     def _put(self, key: str, obj: Any) -> Change:
-        meta = metadata(obj)
-        namespace, rv, labels = map(meta.get, ("namespace", "resourceVersion", "labels"))
-        namespace = "" if namespace is None else namespace
-        labels = {} if labels is None else labels
-        _check_texts(key, namespace, "" if rv is None else rv, labels)
+        read = metadata(obj).get
+        namespace, rv, labels = read("namespace"), read("resourceVersion"), read("labels")
+        if namespace is None:
+            namespace = ""
+        if labels is None:
+            labels = {}
+        text = _checked_texts(key, namespace, "" if rv is None else rv, labels)
         values = index_values(self._indexers, key, obj) if self._indexers else {}
-        return Change(key, obj, namespace, labels, values)
+        return Change(key, obj, namespace, labels, values, text)
 
     def _selectors_of(self, changes: Iterable[Change]) -> Selectors:
         """Return what objects select from now on; empty where nothing tells.
@@ -444,11 +448,18 @@ class BaseStore(ABC):
         except KeyError:
             raise IndexNotFoundError(index_name) from None
 
-    def _watched(self, changes: Iterable[Change]) -> Iterator[Change]:
-        for change in changes:
-            if self._detector and change.obj is not None:
-                self._detector.watch(change.key, change.obj)
-            yield change
+    def _watched(self, changes: Iterable[Change]) -> Iterable[Change]:
+        detector = self._detector
+        if detector is None:
+            return changes
+
+        def noted() -> Iterator[Change]:
+            for change in changes:
+                if change.obj is not None:
+                    detector.watch(change.key, change.obj)
+                yield change
+
+        return noted()
 
     def _checked(self, objs: Objects) -> Objects:
         if self._detector:
@@ -457,7 +468,7 @@ class BaseStore(ABC):
 
 
 def _deletion(key: str) -> Change:
-    return Change(key, None, "", {}, {})
+    return Change(key, None, "", {}, {}, "")
 
 
 def _rv_if_meta(obj: Any) -> str | None:
@@ -474,7 +485,7 @@ def _checked_rv(rv: str) -> str:
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
-    if not isinstance(event, dict | Mapping):  # the first is told at once
+    if not isinstance(event, dict) and not isinstance(event, Mapping):  # the first is told at once
         raise ValueError(f"a watch event is a mapping, not {event!r:.200}")
     kind, obj = event.get("type"), event.get("object")
     if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
@@ -486,17 +497,24 @@ def _event(event: Mapping[str, Any]) -> tuple[str, Any]:
     return kind, obj
 
 
-def _check_texts(key: str, namespace: Any, rv: Any, labels: Any) -> None:
-    """Check that key, namespace, RV and labels are text that every backend can keep.
+def label_text(namespace: str, labels: Mapping[str, str]) -> str:
+    """Return a text that tells these labels, in this order, from all others: none has a NUL."""
+    return "\0".join((namespace, *labels, *labels.values()))
+
+
+def _checked_texts(key: str, namespace: Any, rv: Any, labels: Any) -> str:
+    """Return the label text; check that key, namespace, RV and labels are ones that all can keep.
 
     JSON on its way into SQLite stops at NUL, and UTF-8 has no lone surrogates. The API server
     accepts neither, so no backend does.
     """
+    text = ""
     try:
-        joined = "\0".join((key, namespace, rv, *labels, *labels.values()))
-        if not joined.isascii():
-            joined.encode()
-        sound = joined.count("\0") == 2 * len(labels) + 2
+        text = label_text(namespace, labels)
+        others = key + rv
+        if not (text.isascii() and others.isascii()):
+            (text + others).encode()
+        sound = text.count("\0") == 2 * len(labels) and "\0" not in others
     except (AttributeError, TypeError, UnicodeEncodeError):
         sound = False
     if not sound:  # one look at all is fast; now find the one
@@ -508,6 +526,7 @@ def _check_texts(key: str, namespace: Any, rv: Any, labels: Any) -> None:
         for name, value in labels.items():
             _check_text(key, "label key", name)
             _check_text(key, f"value of label {name!r:.200}", value)
+    return text
 
 
 def _check_text(key: str, what: str, text: Any) -> None:

@@ -72,6 +72,7 @@ class Explanation:
         residual: terms checked on the objects themselves, in canonical form.
         plan: the steps, in the backend's own words; for SQL the database's query plan.
         sql: the statements behind the plan; empty for backends without SQL.
+        unindexed: those of the residual terms whose label key has no index; see `LabelPolicy`.
     """
 
     backend: str
@@ -83,6 +84,7 @@ class Explanation:
     residual: tuple[str, ...]
     plan: tuple[str, ...]
     sql: tuple[str, ...]
+    unindexed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +96,16 @@ class LabelKeyStats:
         distinct: number of (namespace, value) pairs.
         objects: number of objects that carry it.
         bytes: bytes of its values and postings, estimated.
+        unindexed: why it has no index, "" if it has; see `LabelPolicy`.
+        saved_bytes: what an index of it would take, if it has none.
     """
 
     key: str
     distinct: int
     objects: int
     bytes: int
+    unindexed: str = ""
+    saved_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,7 @@ class StoreStats:
         resource_version: as `last_store_sync_resource_version()`.
         objects: number of objects.
         namespaces: number of namespaces with objects.
-        label_keys: one entry a label key, the most expensive first.
+        label_keys: one entry a label key, first those that cost or, without an index, save most.
         database_bytes: bytes of all database pages; None for backends without a database.
         views: of the hot views; None for backends without a database.
         bodies: of packed objects, one entry for each way in which some are stored.
@@ -176,11 +182,14 @@ class StoreSize:
         label_terms: number of different (namespace, label key, value); None where labels are not
             indexed.
         database_bytes: as in `StoreStats`.
+        keys_over_limit: label keys that lost their index for having too many values; None for
+            backends without a limit.
     """
 
     objects: int
     label_terms: int | None
     database_bytes: int | None
+    keys_over_limit: int | None = None
 
 
 @runtime_checkable

@@ -18,14 +18,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from itertools import compress
 from types import TracebackType
 from typing import Any, Literal
 
 import orjson
 
 from sqlcache.errors import BackendError, NoSelectorsError
-from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.objects import Object, Objects
 from sqlcache.selectors import NOTHING, Requirement, Selector
 from sqlcache.store._base import (
     KEYS_AT_ONCE,
@@ -38,10 +37,12 @@ from sqlcache.store._base import (
 )
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.compression import Compressor, Training, library
-from sqlcache.store._sql.counted import Query, to_json
+from sqlcache.store._sql.counted import Query, reader, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
+from sqlcache.store._sql.label_index import LabelIndex
+from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import OBJECT_BYTES, PackedShelf, batched, keys_after
 from sqlcache.store._sql.selecting import FiledSelectors, content_version
@@ -49,10 +50,11 @@ from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import MEMBER_BYTES, HotViews, Write
 from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
+from sqlcache.store.labels import LabelPolicy
 
-# A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB. This many
-# keep its pause below 100 ms.
-DEFAULT_HOT_OBJECTS = 2_500
+# A full garbage collection visits every decoded object: some 35 us for a pod of 5 KB, beside some
+# 20 ms for the interpreter and its modules. With this many, its pause stays below 50 ms.
+DEFAULT_HOT_OBJECTS = 500
 # 8 bytes each, where objects are kept parsed anyway: 8 MB.
 DEFAULT_HOT_MEMBERS = 1_000_000
 _OBJECTS_PER_PLAN = 2_000  # these two bound what one statement takes as its parameter
@@ -96,6 +98,7 @@ class SqliteStore(BaseStore):
         hot_objects: int = DEFAULT_HOT_OBJECTS,
         hot_members: int | None = None,
         compress: bool | None = None,
+        labels: LabelPolicy | None = None,
         **options: Any,
     ) -> None:
         """Open a store.
@@ -110,6 +113,7 @@ class SqliteStore(BaseStore):
                 1,000,000 where objects are live, else `hot_objects`. Packed ones are bounded by
                 8 KiB of JSON for each as well.
             compress: whether to compress packed objects; default: if there is a library.
+            labels: which label keys are indexed; default: as the file has it, all in a new one.
             options: see `sqlcache.open_store`.
 
         Raises:
@@ -146,6 +150,11 @@ class SqliteStore(BaseStore):
         self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
         self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
+        self._labels = LabelIndex(
+            self._db, self._shelf, self._writer, self._write_lock, labels, shared=path is not None
+        )
+        with self._reading() as (query, number):
+            self._labels.snapshot(query, number)
         self._ready_to_write = False
         try:
             if self._resource_id is not None:
@@ -176,7 +185,8 @@ class SqliteStore(BaseStore):
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
         # A key that no store can hold is not there to be deleted.
-        rows = [self._writer.row(change) for change in changes if not unsound(change.key)]
+        row = self._writer.row
+        rows = [row(each) for each in changes if each.obj is not None or not unsound(each.key)]
         selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
@@ -184,17 +194,25 @@ class SqliteStore(BaseStore):
         plans: Iterable[Plan] = ()
         if self._in_memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
-            plans = [self._writer.plan(self._db.one, resource, batches[0])]
-        with self._db.writing(followers) as connection:
-            query = _reader(connection)
-            writes = []
-            for plan in plans or (self._writer.plan(query, resource, each) for each in batches):
+            plans = [self._writer.plan(self._db.one, resource, self._labels.keys, batches[0])]
+        with (
+            self._db.writing(followers) as connection,
+            self._labels.writing(connection, resource, followers) as labels,
+        ):
+            query = reader(connection)
+            writes: list[Write] = []
+            known = True
+            for plan in plans or (
+                self._writer.plan(query, resource, labels.keys, each) for each in batches
+            ):
                 run(connection, plan)
                 followers.append(self._shelf.follow(plan.batch))
+                labels.count(plan.distinct)
                 writes.append(Write(plan.batch, plan.old))
+                known = known and plan.known
             self._set_versions(connection, rv, changed=bool(changes))
             if changes:
-                followers += self._following(query, resource, writes, selectors)
+                followers += self._following(query, resource, writes if known else None, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         selectors: Selectors = {}
@@ -209,14 +227,17 @@ class SqliteStore(BaseStore):
             rows = _draining({row.key: row for row in rows})
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
-        with self._db.writing(followers) as connection:
-            query = _reader(connection)
+        with (
+            self._db.writing(followers) as connection,
+            self._labels.writing(connection, resource, followers) as labels,
+        ):
+            query = reader(connection)
             gone = set(self._shelf.ids(query, resource))
             postings: Postings = {}
             waiting = 0
             for batch in _plannable(rows):
                 latest = list({row.key: row for row in batch}.values())
-                plan = self._writer.plan(query, resource, latest)
+                plan = self._writer.plan(query, resource, labels.keys, latest)
                 gone.difference_update(
                     number for number, _ in (*plan.batch.same, *plan.batch.moved)
                 )
@@ -228,15 +249,17 @@ class SqliteStore(BaseStore):
                     postings.setdefault(label_id, []).extend(object_ids)
                     waiting += len(object_ids)
                 run(connection, plan._replace(added={}))
+                labels.count(plan.distinct)
             add_postings(connection, postings)
             for ids in batched(gone, _OBJECTS_PER_PLAN):
-                plan = self._writer.plan(query, resource, [], ids)
+                plan = self._writer.plan(query, resource, labels.keys, [], ids)
                 run(connection, plan)
+                labels.count(plan.distinct)
                 followers.append(self._shelf.follow(plan.batch))
             for sql, parameters in self._shelf.replaced(resource):
                 connection.execute(sql, parameters)
             self._set_versions(connection, rv, changed=True)
-            followers += self._following(query, resource, None, selectors)
+            followers += self._following(query, resource, None, selectors, whole=True)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
         current = self._indexers
@@ -256,7 +279,8 @@ class SqliteStore(BaseStore):
             return self._resource_id
         with self._db.writing() as connection:
             resource = resource_id(connection, self.resource)
-            stale = _reader(connection)(_HAS_INDEXES, (resource,))
+            stale = reader(connection)(_HAS_INDEXES, (resource,))
+        self._labels.adopt(resource)
         if not self._in_memory and (stale or self._indexers):
             self._reindex(resource, lambda key, obj: index_values(self._indexers, key, obj))
         self._resource_id, self._ready_to_write = resource, True
@@ -264,13 +288,17 @@ class SqliteStore(BaseStore):
 
     def _reindex(self, resource: int, values: Callable[[str, Object], IndexValues]) -> None:
         followers: list[Callable[[], None]] = []
-        with self._db.writing(followers) as connection:
-            query = _reader(connection)
+        with (
+            self._db.writing(followers) as connection,
+            self._labels.writing(connection, resource, followers) as labels,
+        ):
+            query = reader(connection)
             for ids in batched(self._shelf.ids(query, resource), _OBJECTS_PER_PLAN):
                 objects = self._shelf.stored(query, ids)
                 rows = self._writer.reindexed(query, resource, objects, values)
-                plan = self._writer.plan(query, resource, rows)
+                plan = self._writer.plan(query, resource, labels.keys, rows)
                 run(connection, plan)
+                labels.count(plan.distinct)
                 followers.append(self._shelf.follow(plan.batch))
             followers.append(self._shelf.members.show)
 
@@ -280,12 +308,25 @@ class SqliteStore(BaseStore):
         connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
 
     def _following(
-        self, query: Query, resource: int, writes: Sequence[Write] | None, selectors: Selectors
+        self,
+        query: Query,
+        resource: int,
+        writes: Sequence[Write] | None,
+        selectors: Selectors,
+        *,
+        whole: bool = False,
     ) -> Iterator[Callable[[], None]]:
-        """Yield what follows a commit besides the shelf; `writes` is None if all was replaced."""
+        """Yield what follows a commit besides the shelf.
+
+        Args:
+            query: reads within the transaction.
+            resource: the id of its row.
+            writes: None if it is not known what they changed.
+            selectors: what the objects written select.
+            whole: all objects were replaced.
+        """
         version = None if self._in_memory else content_version(query, resource)
         yield self._views.follow(writes, version)
-        whole = writes is None
         if self._filed is not None and (selectors or whole):
             yield self._filed.follow(selectors, version, whole=whole)
 
@@ -339,33 +380,40 @@ class SqliteStore(BaseStore):
             return []
         if self._in_memory and (hot := self._views.find(namespace, selector)) is not None:
             return hot
+        self._demand(selector)
         with self._reading() as (query, resource):
-            version = self._version(query, resource)
+            version, keys = self._state(query, resource)
             if not self._in_memory and (hot := self._hot(namespace, selector, version)) is not None:
                 return hot
             place = selection.Place(resource, namespace)
-            selected = selection.select(query, place, selector, live=self._live)
+            selected = selection.select(query, place, selector, keys, live=self._live)
             wanted = self._views.wanted(namespace, selector)
-            if wanted:
-                ids = self._ids(query, place, selected)
-                objs = self._shelf.fetch(query, ids)
-                size_bytes = self._shelf.weigh(query, ids)
+            if wanted or (selected.residual and not self._live):
+                ids, objs = self._found(query, place, selected)
             else:
                 objs = self._fetch(query, place, selected)
+            size_bytes = self._shelf.weigh(query, ids) if wanted else 0
         if not wanted:
-            return _filtered(objs, selected.residual)
-        if selected.residual:
-            matches = Selector(selected.residual).matches
-            matched = [matches(labels_of(obj)) for obj in objs]
-            ids, objs = list(compress(ids, matched)), list(compress(objs, matched))
+            return _filtered(objs, selected.residual) if self._live else objs
         self._views.put(namespace, selector, ids, objs, version, size_bytes)
         return objs
 
-    def _version(self, query: Query, resource: int) -> int:
-        """Return the version of the content that is read; call it where the reading starts."""
+    def _state(self, query: Query, resource: int) -> tuple[int, LabelKeys]:
+        """Return the version of the content that is read, and which label keys are indexed.
+
+        Call it where the reading starts.
+        """
         if self._in_memory:
-            return self._views.version  # it moves where readers are kept out
-        return content_version(query, resource)
+            return self._views.version, self._labels.keys  # they move where readers are kept out
+        return self._labels.read(query, resource)
+
+    def _demand(self, selector: Selector) -> None:
+        """Index the label keys that a selector uses, where that waits for the first use."""
+        if self._labels.keys.policy.on_demand:
+            if self._resource_id is None:
+                self._resource_id = self._db.one(_RESOURCE, (self.resource,))
+            used = {each.key for each in selector.requirements if not unsound(each.key)}
+            self._labels.demand(self._resource_id or 0, used)
 
     def _hot(self, namespace: str, selector: Selector, version: int) -> Objects | None:
         """Return a view of the content that a reader of a file sees, or None."""
@@ -392,12 +440,16 @@ class SqliteStore(BaseStore):
     def _count(self, namespace: str, selector: Selector) -> int:
         if selector == NOTHING:
             return 0
+        self._demand(selector)
         with self._reading() as (query, resource):
             place = selection.Place(resource, namespace)
-            selected = selection.select(query, place, selector, live=self._live)
+            keys = self._labels.snapshot(query, resource)
+            selected = selection.select(query, place, selector, keys, live=self._live)
             if not selected.residual:
                 found = len(selected.ids)
                 return selection.members(query, place) - found if selected.inverted else found
+            if not self._live:
+                return len(self._found(query, place, selected)[0])
             objs = self._fetch(query, place, selected)
         return len(_filtered(objs, selected.residual))
 
@@ -415,7 +467,17 @@ class SqliteStore(BaseStore):
             return list(selected.ids)
         return self._shelf.ids_but(query, *place, set(selected.ids))
 
+    def _found(
+        self, query: Query, place: selection.Place, selected: selection.Selection
+    ) -> tuple[list[int], Objects]:
+        """Return the ids of what is selected, and the objects, in the same order."""
+        ids = self._ids(query, place, selected)
+        if not selected.residual:
+            return ids, self._shelf.fetch(query, ids)
+        return self._shelf.matching(query, ids, Selector(selected.residual).matches)
+
     def _explain(self, namespace: str, selector: Selector) -> Explanation:
+        self._demand(selector)
         statements: dict[str, tuple[Any, ...]] = {}
         with self._reading() as (query, resource):
 
@@ -424,10 +486,11 @@ class SqliteStore(BaseStore):
                 return query(sql, parameters)
 
             place = selection.Place(resource, namespace)
+            keys = self._labels.snapshot(query, resource)
             selected = (
                 selection.Selection(driving="nothing")
                 if selector == NOTHING
-                else selection.select(recorded, place, selector, live=self._live)
+                else selection.select(recorded, place, selector, keys, live=self._live)
             )
         plan = []
         with self._db.reading() as connection:
@@ -442,13 +505,20 @@ class SqliteStore(BaseStore):
             estimated=selected.estimated,
             matched=self._count(namespace, selector),
             residual=tuple(str(each) for each in selected.residual),
+            unindexed=tuple(str(each) for each in selected.residual if not keys.complete(each.key)),
             plan=tuple(plan),
             sql=tuple(statements),
         )
 
     def _stats(self) -> StoreStats:
         with self._reading() as (query, resource):
-            objects, namespaces, keys = statistics.collect(query, resource)
+            keys = self._labels.snapshot(query, resource)
+            objects, namespaces, label_keys = statistics.collect(query, resource, keys)
+            if statistics.unindexed(query, keys):
+                ids = self._shelf.ids(query, resource)
+                parts = (self._shelf.stored(query, part) for part in batched(ids, 500))
+                found = (obj for part in parts for obj in part.values())
+                label_keys = statistics.ordered((*label_keys, *statistics.counted(found, keys)))
             bodies = statistics.bodies(query, resource)
         return StoreStats(
             backend=self.backend,
@@ -456,7 +526,7 @@ class SqliteStore(BaseStore):
             resource_version=self._resource_version(),
             objects=objects,
             namespaces=namespaces,
-            label_keys=keys,
+            label_keys=label_keys,
             database_bytes=self._db.size_bytes(),
             views=self._views.stats(),
             bodies=bodies,
@@ -465,9 +535,10 @@ class SqliteStore(BaseStore):
     def _size(self) -> StoreSize:
         with self._reading() as (query, resource):
             objects, scopes = statistics.namespaces(query, resource)
+            keys = self._labels.snapshot(query, resource)
         # One by one: other readers of a database in memory need not wait for all.
         terms = sum(self._db.one(statistics.LABELS_OF, (scope,)) for scope in scopes)
-        return StoreSize(objects, terms, self._db.size_bytes())
+        return StoreSize(objects, terms, self._db.size_bytes(), len(keys.over))
 
     def _by_index(self, index_name: str, values: Sequence[str]) -> Objects:
         with self._reading() as (query, resource):
@@ -518,7 +589,7 @@ class _Reading(AbstractContextManager[tuple[Query, int]]):
         self._block, self._resource = block, resource
 
     def __enter__(self) -> tuple[Query, int]:
-        query = _reader(self._block.__enter__())
+        query = reader(self._block.__enter__())
         try:
             return query, self._resource(query)
         except BaseException as error:
@@ -532,14 +603,6 @@ class _Reading(AbstractContextManager[tuple[Query, int]]):
         traceback: TracebackType | None,
     ) -> None:
         self._block.__exit__(kind, error, traceback)
-
-
-def _reader(connection: sqlite3.Connection) -> Query:
-    def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
-        row = connection.execute(sql, parameters).fetchone()
-        return row[0] if row else None
-
-    return query
 
 
 def _ids_by_index(query: Query, resource: int, index_name: str, values: Iterable[str]) -> str:

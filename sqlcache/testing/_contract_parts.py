@@ -74,7 +74,8 @@ def content(store: Indexer) -> Content:
     """Return all that a store tells about itself, copied."""
     stats, size = store.stats(), store.size()
     assert size.objects == stats.objects
-    assert size.label_terms in (None, sum(each.distinct for each in stats.label_keys))
+    indexed = sum(each.distinct for each in stats.label_keys if not each.unindexed)
+    assert size.label_terms in (None, indexed)
     found = Content(
         objects={key: store.get_by_key(key) for key in store.list_keys()},
         listed=len(store.list()),

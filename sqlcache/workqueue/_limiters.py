@@ -5,6 +5,7 @@ Source: client-go util/workqueue default_rate_limiters.go; golang.org/x/time/rat
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
@@ -93,7 +94,7 @@ class BucketRateLimiter(Generic[T]):
         """Make a full bucket.
 
         Args:
-            per_s: tokens that come back a second.
+            per_s: tokens that come back a second; with 0 what is beyond the burst waits for ever.
             burst: tokens it holds.
             clock: for tests.
         """
@@ -108,7 +109,9 @@ class BucketRateLimiter(Generic[T]):
             now = self._clock.now()
             refilled = self._tokens + (now - self._at) * self._per_s
             self._tokens, self._at = min(self._burst, refilled) - 1.0, now
-            return max(0.0, -self._tokens / self._per_s)
+            if self._tokens >= 0:
+                return 0.0
+            return -self._tokens / self._per_s if self._per_s > 0 else math.inf
 
     def forget(self, item: T) -> None:
         """Do nothing: tokens that were taken stay taken."""

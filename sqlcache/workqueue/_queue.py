@@ -82,10 +82,10 @@ class WorkQueue(Generic[T]):
             if self._metrics:
                 self._metrics.retry()
             now = self._clock.now()
-            if delay_s <= 0:
-                self._add(item, now)
-            else:
+            if delay_s > 0:
                 self._delay(item, now + delay_s)
+            else:  # also NaN, which would be before and after nothing in the heap
+                self._add(item, now)
 
     def add_rate_limited(self, item: T) -> None:
         """Add an item after as long as the rate limiter says: for items that failed."""

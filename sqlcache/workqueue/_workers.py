@@ -61,7 +61,7 @@ class Workers(Generic[T]):
         deadline = time.monotonic() + timeout_s
         started = [thread for thread in self._threads if thread.ident is not None]
         for thread in started:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
         return [thread.name for thread in started if thread.is_alive()]
 
     def process_next(self, timeout: float | None = None) -> None:
@@ -77,14 +77,14 @@ class Workers(Generic[T]):
         item = self.queue.get(timeout)
         try:
             self._handle(item)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the worker
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it must not end the worker
             self._failed(item, error)
         else:
             self.queue.forget(item)
         finally:
             self.queue.done(item)
 
-    def _failed(self, item: T, error: Exception) -> None:
+    def _failed(self, item: T, error: BaseException) -> None:
         name = self.queue.name
         if self.queue.num_requeues(item) < self._max_retries:
             _LOG.info("%s: cannot handle %s, trying again: %s", name, item, error)

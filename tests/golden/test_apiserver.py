@@ -5,7 +5,9 @@ resourceVersions and continue tokens of the recording are replaced by ours as th
 times, addresses and the wording of messages are not compared. What the recording does between its
 exchanges is written down in BEFORE and MEANWHILE.
 
-Watches are shortened: the recording waits for seconds where nothing comes.
+Watches are shortened: the recording waits for seconds where nothing comes. Here a watch is read
+until as many events came as were recorded and all that goes on meanwhile is done, and then for a
+moment more, in which nothing may come; one that brings fewer ends by its timeoutSeconds.
 
 SQLCACHE_GOLDEN names the folder of the vectors; the default is ../shared/golden beside the
 repository.
@@ -18,7 +20,9 @@ import http.client
 import json
 import os
 import re
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,6 +55,7 @@ NEVER = 10_000_000  # larger resourceVersions are meant to be in the future
 PODS = "/api/v1/namespaces/wl/pods"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/wl/endpointslices"
 MERGE = "application/merge-patch+json"
+QUIET_S = 0.15  # what happened comes within milliseconds: enough to see what should not come
 
 pytestmark = [
     pytest.mark.skipif(not EXCHANGES, reason=f"no golden vectors: {FILE} is absent"),
@@ -63,6 +68,40 @@ def parsed(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return body.decode()
+
+
+class Watched:
+    """What a watch is read for: the events recorded, and the end of what happens meanwhile."""
+
+    def __init__(self, events: list[Exchange], meanwhile: list[threading.Timer]) -> None:
+        self._events = len(without_bookmarks(events))
+        self._bookmark = bool(plain_bookmarks(events))
+        self._meanwhile = meanwhile
+
+    def read(self, response: http.client.HTTPResponse, connection: socket.socket) -> bytes:
+        """Return what comes until then and in a moment more, or until the server ends it."""
+        read: list[bytes] = []
+        end: float | None = None
+        while end is None or end > time.monotonic():
+            if end is None and self._complete(read):
+                for thread in self._meanwhile:
+                    thread.join()
+                end = time.monotonic() + QUIET_S
+            if end is not None:
+                connection.settimeout(max(end - time.monotonic(), 0.001))
+            try:
+                read.append(response.readline())
+            except TimeoutError:
+                break
+            if not read[-1]:
+                break
+        return b"".join(read)
+
+    def _complete(self, read: list[bytes]) -> bool:
+        events = [json.loads(line) for line in read]
+        bookmarks = plain_bookmarks(events)
+        enough = len(events) - len(bookmarks) >= self._events
+        return enough and (bool(bookmarks) or not self._bookmark)
 
 
 class Replay:
@@ -95,7 +134,13 @@ class Replay:
         return answer["body"]
 
     def send(
-        self, method: str, path: str, body: Any, headers: dict[str, str], token: bool = True
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: dict[str, str],
+        token: bool = True,
+        watched: Watched | None = None,
     ) -> Exchange:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
         if token:
@@ -103,11 +148,16 @@ class Replay:
         sent = body if body is None or isinstance(body, str) else json.dumps(body)
         connection.request(method, path, sent, headers)
         response = connection.getresponse()
+        if watched and response.status == 200:
+            content = watched.read(response, connection.sock)
+        else:
+            content = response.read()
         answer = {
             "status": response.status,
             "headers": dict(response.headers),
-            "body": parsed(response.read()),
+            "body": parsed(content),
         }
+        response.close()  # a watch may go on
         connection.close()
         return answer
 
@@ -124,7 +174,8 @@ class Replay:
         threads = [threading.Timer(0.15, act, [self]) for act in MEANWHILE.get(exchange["id"], [])]
         for thread in threads:
             thread.start()
-        answer = self.send(request["method"], path, body, headers, bool(request["token"]))
+        watched = Watched(exchange["events"], threads) if "events" in exchange else None
+        answer = self.send(request["method"], path, body, headers, bool(request["token"]), watched)
         for thread in threads:
             thread.join()
         if "events" in exchange and answer["status"] == 200:
@@ -360,7 +411,7 @@ def by_group(document: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def replay() -> Iterator[Replay]:
-    with ApiServer(token=TOKEN, fresh_wait_s=0.2, bookmark_interval_s=1.0) as server:
+    with ApiServer(token=TOKEN, fresh_wait_s=0.2, bookmark_interval_s=0.3) as server:
         yield Replay(server)
 
 

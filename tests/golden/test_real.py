@@ -25,7 +25,7 @@ from sqlcache.objects import Object, Objects
 from sqlcache.selectors import Operator, Requirement, Selector
 from sqlcache.store.api import Indexer
 from sqlcache.testing import keys
-from tests.backends import BACKENDS
+from tests.backends import BACKENDS, open_bounded_store
 
 Dump = dict[str, Any]
 Labels = Mapping[str, str]
@@ -218,6 +218,14 @@ def test_store_agrees_with_a_real_cluster(
     with BACKENDS[backend](tmp_path) as store:
         store.replace(loaded["pods"], "1")
         check(store, loaded)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_store_with_bounded_labels_agrees_with_a_real_cluster(path: Path, tmp_path: Path) -> None:
+    loaded = dump(path)
+    with open_bounded_store(tmp_path) as store:
+        store.replace(loaded["pods"], "1")
+        check_labels(store, loaded)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -50,7 +50,7 @@ from sqlcache.objects import (
     split_meta_namespace_key,
 )
 from sqlcache.store.api import Transaction
-from tests.backends import BACKENDS
+from tests.backends import BACKENDS, OpenStore, open_bounded_store
 from tests.golden.client_go import Careful, ClientGo, UnspecifiedError
 from tests.golden.vectors import vector_file
 
@@ -332,12 +332,14 @@ def case_id(case: Case) -> str:
     return str(case["name"])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "open_store", [*BACKENDS.values(), open_bounded_store], ids=[*BACKENDS, "sqlite-bounded-labels"]
+)
 @pytest.mark.parametrize("case", CASES, ids=case_id)
-def test_store_answers_as_client_go(case: Case, backend: str, tmp_path: Path) -> None:
+def test_store_answers_as_client_go(case: Case, open_store: OpenStore, tmp_path: Path) -> None:
     model = Careful(**options(case))
     apart = False
-    with BACKENDS[backend](tmp_path, **options(case)) as store:
+    with open_store(tmp_path, **options(case)) as store:
         for number, step in enumerate(case["steps"]):
             op, expected = step["op"], step["result"]
             panics = None if case["deterministic"] else possible_panics(model, op)

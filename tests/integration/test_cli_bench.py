@@ -29,6 +29,10 @@ NUMBERS = ("n", "min_us", "p50_us", "p99_us", "bytes")
 ALL = unnamed(quick=True, files=False)
 Row = dict[str, Any]
 
+# Tests that read one run of many processes: in one worker, or each worker would make its own.
+of_the_quick_run = pytest.mark.xdist_group("bench-quick")
+of_the_named_run = pytest.mark.xdist_group("bench-named")
+
 ASKED_ONCE = {"update", "selecting", "load", "replace", "memory", "first-sync", "soak"}
 
 
@@ -59,6 +63,7 @@ def dump(tmp_path: Path) -> str:
     return str(path)
 
 
+@of_the_quick_run
 def test_json_has_exactly_three_parts(quick: tuple[Row, str]) -> None:
     assert list(quick[0]) == ["environment", "parameters", "results"]
     assert quick[0]["parameters"]["pods"] == 300
@@ -70,11 +75,13 @@ def measured(scenario: str) -> set[str]:
     return BACKENDS.keys() - ({"sqlite-cold"} if scenario in ASKED_ONCE else set())
 
 
+@of_the_quick_run
 def test_every_scenario_has_every_backend(quick: tuple[Row, str]) -> None:
     found = {(row["scenario"], row["backend"]) for row in quick[0]["results"]}
     assert found == {(scenario, backend) for scenario in ALL for backend in measured(scenario)}
 
 
+@of_the_quick_run
 def test_every_row_has_the_promised_fields(quick: tuple[Row, str]) -> None:
     for row in quick[0]["results"]:
         assert {"scenario", "backend", "variant", "pods", "matches", *NUMBERS} <= row.keys()
@@ -88,6 +95,7 @@ def test_every_row_has_the_promised_fields(quick: tuple[Row, str]) -> None:
         assert row["peak_rss_bytes"] > 0
 
 
+@of_the_quick_run
 def test_all_backends_have_the_same_lines_and_matches(quick: tuple[Row, str]) -> None:
     lines: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(dict)
     for row in quick[0]["results"]:
@@ -100,6 +108,7 @@ def test_all_backends_have_the_same_lines_and_matches(quick: tuple[Row, str]) ->
         assert len(set(by_backend.values())) == 1
 
 
+@of_the_quick_run
 def test_queries_are_measured_first_and_repeated(quick: tuple[Row, str]) -> None:
     variants = Counter(
         row["variant"] for row in quick[0]["results"] if row["scenario"] == "multi-label"
@@ -108,6 +117,7 @@ def test_queries_are_measured_first_and_repeated(quick: tuple[Row, str]) -> None
     assert set(variants) == {"first", "repeat"}
 
 
+@of_the_quick_run
 def test_memory_is_told_in_bytes(quick: tuple[Row, str]) -> None:
     rows = [row for row in quick[0]["results"] if row["scenario"] == "memory"]
     index = {row["backend"] for row in rows if row["query"].startswith("index of")}
@@ -128,6 +138,7 @@ def named() -> dict[str, list[Row]]:
     return rows
 
 
+@of_the_named_run
 def test_collections_are_timed_before_and_after_the_freeze(named: dict[str, list[Row]]) -> None:
     for row in named["gc"]:
         assert row["n"] == 3
@@ -139,6 +150,7 @@ def test_collections_are_timed_before_and_after_the_freeze(named: dict[str, list
         assert before["p50_us"] > after["p50_us"]
 
 
+@of_the_named_run
 def test_unique_labels_are_points_of_curves(named: dict[str, list[Row]]) -> None:
     points = Counter(
         (row["backend"], row["variant"], row["unique_labels_per_pod"])
@@ -150,6 +162,7 @@ def test_unique_labels_are_points_of_curves(named: dict[str, list[Row]]) -> None
     assert len(points) == 4 * 2 * 2
 
 
+@of_the_named_run
 def test_churn_tells_percentiles_share_of_a_core_and_memory(named: dict[str, list[Row]]) -> None:
     assert all("error" not in row for row in named["churn"])
     assert all(0 < row["writer_cpu_share"] < 1 for row in named["churn"])
@@ -160,6 +173,7 @@ def test_churn_tells_percentiles_share_of_a_core_and_memory(named: dict[str, lis
     assert bytes_line == "memory over the run"
 
 
+@of_the_named_run
 def test_client_go_stands_beside_what_was_measured(named: dict[str, list[Row]]) -> None:
     go = [row for row in named["vs-go"] if row["backend"] == "client-go"]
     ours = [row for row in named["vs-go"] if row["backend"] != "client-go"]
@@ -170,6 +184,7 @@ def test_client_go_stands_beside_what_was_measured(named: dict[str, list[Row]]) 
     assert {row["backend"] for row in ours if row["variant"] == "scan"} == {"dict"}
 
 
+@of_the_quick_run
 def test_contention_tells_the_rate_that_the_writer_reached(quick: tuple[Row, str]) -> None:
     rows = [row for row in quick[0]["results"] if row["scenario"] == "contention"]
     assert {row["query"] for row in rows} == {
@@ -194,6 +209,7 @@ def test_controllers_are_measured_when_named() -> None:
     assert "controllers" not in ALL
 
 
+@of_the_quick_run
 def test_page_needs_no_network(quick: tuple[Row, str]) -> None:
     page = quick[1]
     assert not re.search(r"https?://|<script|<link|<img|url\(|@import", page)
@@ -269,6 +285,8 @@ def test_dump_that_is_none_is_one_line(tmp_path: Path) -> None:
         (["--time-limit", "0"], "Invalid value for '--time-limit'"),
         (["-o", "xml"], "Invalid value for '-o' / '--output'"),
         (["--report", "no/such/directory/x.html"], "Invalid value for '--report': no directory"),
+        (["--time-limit", "nan"], "Invalid value for '--time-limit'"),
+        (["--seed", "-1"], "Invalid value for '--seed'"),
     ],
 )
 def test_wrong_usage_is_told(arguments: list[str], said: str) -> None:

@@ -235,10 +235,11 @@ class TestRefused:
         path = tmp_path / "config"
         path.write_text(yaml.safe_dump(config))
         result = run("get", "--kubeconfig", str(path))
-        warning, message = result.stderr.splitlines()
+        warning, *again, message = result.stderr.splitlines()
         assert result.exit_code == 1
         assert warning.startswith("Warning: ")
         assert "/missing/plug-in" in warning
+        assert set(again) <= {warning}  # it is asked again after the refusal
         assert message.endswith("does not accept the credentials: Unauthorized")
 
 

@@ -242,6 +242,11 @@ def test_wrong_usage_is_said_before_anything_starts(
     assert choose in wrong_usage("demo", "--compare", "dict,nope")
     assert "no backend given" in wrong_usage("demo", "--compare", ",")
     assert "0" in wrong_usage("demo", "--pods", "0")
+    for option in ("--rate", "--duration"):
+        for number in ("nan", "inf", "-1"):
+            assert f"'{option}'" in wrong_usage("demo", option, number)
+    for seed in ("-1", str(1 << 70)):
+        assert "'--seed'" in wrong_usage("demo", "--seed", seed)
     Path("mine.db").write_bytes(b"precious")
     assert wrong_usage("demo", "--backend", "sqlite:///mine.db").endswith(
         "mine.db is there already: a demo needs a file of its own"

@@ -204,6 +204,20 @@ class TestMirror:
             running.wait_for(IN_SYNC, stream="stderr")
             assert object_names(db) == ["b", "c", "d", "e"]
 
+    def test_bounded_labels(
+        self, api_server: ApiServer, db: str, mirror: Callable[..., Any]
+    ) -> None:
+        for number in range(5):
+            api_server.create("pods", new_pod(f"p{number}", "shop", app="web", own=str(number)))
+        with mirror("pods", "ns", "--labels", "limit=3") as running:
+            running.wait_for(IN_SYNC, stream="stderr")
+            found = json.loads(output("stats", "-o", "json", "--db", db))["label_keys"]
+            assert {each["key"]: each["unindexed"] for each in found} == {
+                "own": "over the limit",
+                "app": "",
+            }
+            assert get(db, "pods", "-n", "shop", "-l", "own=3", "-o", "name") == "pod/p3\n"
+
     def test_resources_by_all_their_names(
         self, api_server: ApiServer, db: str, mirror: Callable[..., Any]
     ) -> None:

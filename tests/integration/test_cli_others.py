@@ -99,9 +99,97 @@ class TestStats:
         assert [row["LABEL KEY"] for row in rows] == ["name", "app"]
         assert int(rows[0]["BYTES"]) > int(rows[1]["BYTES"]) > 0
 
+    def test_label_keys_without_an_index(self, tmp_path: Path) -> None:
+        """They are told with what they save, and explain names them."""
+        dump, db = tmp_path / "dump.json", f"sqlite:///{tmp_path / 'cluster.db'}"
+        dump.write_bytes(dump_of(*PODS))
+        assert run("load", str(dump), "--db", db, "--labels", "limit=9").exit_code == 0
+        rows = [*csv.DictReader(io.StringIO(output("stats", "-o", "csv", "--db", db)))]
+        assert [(row["LABEL KEY"], row["UNINDEXED"]) for row in rows] == [
+            ("name", "over the limit"),
+            ("app", "-"),
+        ]
+        assert [row["DISTINCT"] for row in rows] == ["30", "6"]
+        assert (rows[0]["BYTES"], rows[1]["SAVED"]) == ("0", "0")
+        assert int(rows[0]["SAVED"]) > int(rows[1]["BYTES"]) > 0
+        table = output("stats", "--db", db).partition("\n\n")[2].splitlines()
+        assert table[1].split() == [
+            "name",
+            "30",
+            "30",
+            "0",
+            "over",
+            "the",
+            "limit",
+            rows[0]["SAVED"],
+        ]
+        (name, app) = json.loads(output("stats", "-o", "json", "--db", db))["label_keys"]
+        assert (name["unindexed"], app["unindexed"]) == ("over the limit", "")
+        explained = output("explain", "-A", "-l", "app=a1,name=p1", "--db", db).splitlines()
+        assert "Without an index:   name=p1" in explained
+        assert "Matched:            1 objects" in explained
+        assert "Without an index" not in output("explain", "-A", "-l", "app=a1", "--db", db)
+
     def test_a_missing_file(self, tmp_path: Path) -> None:
         path = tmp_path / "x.db"
         assert "no such file" in error("stats", "--db", f"sqlite:///{path}")
+
+
+class TestLabels:
+    """`--labels` of the commands that fill stores."""
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("load", "x.json", "--db", "sqlite:///x.db"),
+            ("mirror", "pods", "--backend", "sqlite:///x.db"),
+            ("run",),
+        ],
+        ids=lambda command: command[0],
+    )
+    @pytest.mark.parametrize(
+        ("policy", "says"),
+        [
+            ("deny=app=web", "'deny=app=web': 'app=web' is no label key: name part must"),
+            ("allow=", "'allow=': '' is no label key"),
+            ("allow=a deny=b", "'deny=b': allow names all keys that may be indexed: give it or"),
+            ("limit=0", "'limit=0': distinct_limit is 1 or more, below 2**63, not 0"),
+            ("limit=-3", "'limit=-3': distinct_limit is 1 or more, below 2**63, not -3"),
+            ("limit=x", "'limit=x': a limit is a number, not 'x'"),
+            ("sometimes", "'sometimes': a label policy is 'all', or some of allow="),
+            ("", "'': a label policy is 'all', or some of allow="),
+        ],
+    )
+    def test_wrong_usage(self, command: tuple[str, ...], policy: str, says: str) -> None:
+        assert wrong_usage(*command, "--labels", policy).startswith(
+            f"Invalid value for '--labels': {says}"
+        )
+
+    @pytest.mark.parametrize("backend", ["dict", "dict-index"])
+    def test_backends_without_an_index_in_sql(self, backend: str) -> None:
+        assert f"not with {backend}" in wrong_usage(
+            "run", "--backend", backend, "--labels", "deny=churning"
+        )
+
+    def test_load_keeps_the_policy_of_the_file_and_takes_another(self, tmp_path: Path) -> None:
+        dump, db = tmp_path / "dump.json", f"sqlite:///{tmp_path / 'cluster.db'}"
+        dump.write_bytes(dump_of(*PODS))
+
+        def unindexed(*args: str) -> dict[str, str]:
+            assert run("load", str(dump), "--db", db, *args).exit_code == 0
+            keys = json.loads(output("stats", "-o", "json", "--db", db))["label_keys"]
+            return {each["key"]: each["unindexed"] for each in keys if each["unindexed"]}
+
+        assert unindexed("--labels", "allow=app") == {"name": "not allowed"}
+        assert unindexed() == {"name": "not allowed"}
+        assert unindexed("--labels", "deny=app,churning") == {"app": "denied"}
+        assert unindexed("--labels", "on-demand") == {
+            "app": "not asked for",
+            "name": "not asked for",
+        }
+        assert len(output("get", "-A", "-l", "app=a1", "--db", db).splitlines()) == 11
+        assert unindexed() == {"name": "not asked for"}, "a reader had it indexed"
+        assert unindexed("--labels", "all") == {}
 
 
 class TestMigrate:

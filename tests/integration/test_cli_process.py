@@ -173,7 +173,7 @@ class TestInterruptedLoad:
 class TestEarlySignals:
     """Ctrl-C before the command has begun."""
 
-    @pytest.mark.parametrize("imported", ["click", "sqlcache.errors", "sqlalchemy.engine"])
+    @pytest.mark.parametrize("imported", ["click", "sqlcache.errors", "sqlcache.store"])
     @pytest.mark.parametrize("program", ["script", "module"])
     def test_interrupt_while_modules_are_imported(self, program: str, imported: str) -> None:
         """The interpreter tells on stderr which module it has just imported."""

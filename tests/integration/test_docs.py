@@ -18,6 +18,7 @@ DOCS = [
     "README.md",
     "docs/controllers.md",
     "docs/informers.md",
+    "docs/labels.md",
     "docs/metrics.md",
     "docs/tuning.md",
     "docs/running.md",

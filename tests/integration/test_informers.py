@@ -12,7 +12,7 @@ import pytest
 
 from sqlcache.bench.prepared import PreparedList
 from sqlcache.clock import MonotonicClock
-from sqlcache.errors import DatabaseError, InformerStateError
+from sqlcache.errors import ApiStatusError, DatabaseError, InformerStateError
 from sqlcache.informer import Backoff, HandlerFuncs, SharedInformer, SharedInformerFactory
 from sqlcache.informer.shared import CHUNK_EVENTS
 from sqlcache.objects import DeletedFinalStateUnknown
@@ -280,8 +280,16 @@ def test_somebody_can_be_told_that_the_store_failed(
     assert not caplog.text
 
 
+class Cancelled(BaseException):
+    """Such as asyncio's and those of test frameworks, which are no `Exception`."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, Cancelled])
 def test_raising_handler_is_logged_with_the_key_and_goes_on(
-    store: Indexer, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+    error: type[BaseException],
+    store: Indexer,
+    clock: VirtualClock,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     list_watch = ScriptedListWatch(
         clock, [Answer(page("10", [pod("a"), pod("b")]))], [Answer([event("DELETED", pod("a"))])]
@@ -291,7 +299,7 @@ def test_raising_handler_is_logged_with_the_key_and_goes_on(
     def add(obj: Any, initial: bool) -> None:
         calls.append(text(obj))
         if obj["metadata"]["name"] == "a":
-            raise RuntimeError("boom")
+            raise error("boom")
 
     informer = informer_of(list_watch, store, clock, name="pods")
     registration = informer.add_handler(
@@ -303,6 +311,59 @@ def test_raising_handler_is_logged_with_the_key_and_goes_on(
         assert calls == ["a@1", "b@1", "delete"]
         assert registration.has_synced()
     assert "pods-handler-1: handler failed on default/a" in caplog.text
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, Cancelled])
+@pytest.mark.parametrize("where", ["list", "watch", "transform of an event"])
+def test_cache_does_not_freeze_whatever_foreign_code_raises(
+    where: str, error: type[BaseException], store: Indexer, clock: VirtualClock
+) -> None:
+    """A thread that is gone would leave it as it is for ever, and synced."""
+
+    class Raising(ScriptedListWatch):
+        def list_page(self, **options: Any) -> Any:
+            self.once("list")
+            return super().list_page(**options)
+
+        def watch(self, **options: Any) -> Any:
+            self.once("watch")
+            return super().watch(**options)
+
+        def once(self, place: str) -> None:
+            if place == where and not raised:
+                raised.append(place)
+                raise error("boom")
+
+    def transform(obj: Any) -> Any:
+        if obj["metadata"]["resourceVersion"] == "11":
+            list_watch.once("transform of an event")
+        return obj
+
+    raised: list[str] = []
+    pages = [Answer(page("10", [pod("a")]))] * 2
+    news = [event("MODIFIED", pod("a", rv=rv)) for rv in ("11", "12")]
+    list_watch = Raising(clock, pages, [Answer(news), Answer(news)])
+    told: list[Exception] = []
+    options = {"transform": transform, "on_watch_error": told.append}
+    with informer_of(list_watch, store, clock, **options):
+        clock.run_until(
+            lambda: any(o["metadata"]["resourceVersion"] == "12" for o in store.list()), within=10
+        )
+    assert raised == [where]
+    assert all(isinstance(each, Exception) for each in told)
+
+
+@pytest.mark.parametrize("refusal", [ConnectionRefusedError(), ApiStatusError(429, "", "later")])
+def test_long_outage_is_met_with_the_back_off_alone(
+    refusal: Exception, store: Indexer, clock: VirtualClock
+) -> None:
+    """However long it was: the server that is there again is found within the longest delay."""
+    list_watch = ScriptedListWatch(clock, [], [Answer(error=refusal) for _ in range(14)])
+    backoff = Backoff(clock, jitter=0.0)
+    with informer_of(list_watch, store, clock, use_watch_list=True, backoff=backoff):
+        clock.run_until(lambda: len(list_watch.requests) == 15, within=1_000)
+    delays = [each.waited for each in list_watch.requests[1:]]
+    assert delays == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, *[30.0] * 8])
 
 
 def test_handler_finds_the_store_as_new_as_its_event(store: Indexer, clock: VirtualClock) -> None:

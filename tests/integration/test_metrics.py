@@ -17,6 +17,7 @@ from sqlcache.errors import ApiStatusError
 from sqlcache.informer import HandlerFuncs, SharedInformer
 from sqlcache.metrics import PrometheusMetrics
 from sqlcache.store.api import Indexer
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.observed import READS, WRITES
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
@@ -91,6 +92,26 @@ def test_sizes_are_those_of_open_stores(
     assert value("sqlcache_store_objects", **labels) == 1
     second.close()
     assert value("sqlcache_store_objects", **labels) is None
+
+
+def test_label_keys_over_the_limit_are_counted(metrics: PrometheusMetrics, value: Value) -> None:
+    name, labels = "sqlcache_store_label_keys_over_limit", {"resource": "pods", "backend": "sqlite"}
+    with (
+        metrics.observed(SqliteStore(labels=LabelPolicy(distinct_limit=2))) as first,
+        metrics.observed(SqliteStore(labels=LabelPolicy(distinct_limit=1))) as second,
+    ):
+        for store in (first, second):
+            store.replace(
+                [pod(f"p{number}", labels={"n": str(number)}) for number in range(2)], "1"
+            )
+        assert value(name, **labels) == 1
+        first.add(pod("x", labels={"n": "x", "other": "a"}))
+        second.add(pod("x", labels={"n": "x", "other": "a"}))
+        second.add(pod("y", labels={"other": "b"}))
+        assert value(name, **labels) == 3, "one resource twice is added up"
+        assert value("sqlcache_store_label_terms", **labels) == 1
+    with metrics.observed(DictStore()):
+        assert value(name, resource="pods", backend="dict") is None
 
 
 def test_registry_keeps_nothing_alive(registry: CollectorRegistry) -> None:

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from sqlcache.client import ObjectsApi, Resource
-from sqlcache.errors import ApiConnectionError, ApiConnectionRefusedError, ApiStatusError
+from sqlcache.errors import (
+    ApiConnectionError,
+    ApiConnectionRefusedError,
+    ApiStatusError,
+    PathSegmentError,
+)
 from sqlcache.objects import Object
 from sqlcache.testing.apiserver import ApiServer
 
@@ -141,8 +146,9 @@ def test_a_terminating_namespace_is_told_from_other_refusals(
 
 def test_names_cannot_leave_their_path(api: ObjectsApi, server: ApiServer) -> None:
     api.create(SERVICES, "shop", service("web"))
-    with pytest.raises(ApiStatusError):
-        api.delete(SERVICES, "shop", "x/../web")
+    for name in ("x/../web", ".."):
+        with pytest.raises(PathSegmentError):
+            api.delete(SERVICES, "shop", name)
     with pytest.raises(ApiStatusError):
         api.delete(SERVICES, "shop", "web?dryRun=All#")
     assert server.count("services") == 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +25,7 @@ from sqlcache.errors import (
     ApiStatusError,
     ApiTimeoutError,
     KubeConfigError,
+    PathSegmentError,
 )
 from sqlcache.informer import SharedInformer
 from sqlcache.store.scan import DictStore
@@ -29,6 +33,7 @@ from sqlcache.testing.factories import event, pod
 
 kubernetes = pytest.importorskip("kubernetes", reason="needs the extra kubernetes")
 transport = pytest.importorskip("sqlcache.client.transport")
+objects = pytest.importorskip("sqlcache.client.objects")
 
 SOON_S = 5.0  # of real time, on a busy machine
 
@@ -188,6 +193,48 @@ def test_any_resource_has_its_path(
     assert headers["accept"] == "application/json"
 
 
+@pytest.mark.parametrize("name", [".", "..", "../..", "a/b", "/", "%2e%2e"])
+def test_a_name_that_would_lead_elsewhere_is_refused(server: Server, name: str) -> None:
+    """Namespace ".." would be all namespaces, as the URL is put in order before it is sent."""
+    pods, client = transport.Resource("", "v1", "pods"), client_of(server.url)
+    with pytest.raises(PathSegmentError, match=re.escape(repr(name))):
+        transport.ApiListWatch(client, pods, namespace=name)
+    with closing(objects.ApiObjects(client)) as api:
+        for ask in (api.get, api.delete):
+            with pytest.raises(PathSegmentError):
+                ask(pods, "default", name)
+            with pytest.raises(PathSegmentError):
+                ask(pods, name, "web")
+    assert not server.asked
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " "])
+def test_white_space_around_a_token_is_left_out(server: Server, stop: StopSignal, end: str) -> None:
+    """Files of tokens end with a line break more often than not; client-go trims them."""
+    server.answer = refuse(200, b'{"metadata": {"resourceVersion": "7"}, "items": []}')
+    client = client_of(server.url, f"secret{end}")
+    with closing(transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))) as pods:
+        list_of(pods, stop)
+    assert server.asked[0][2]["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize("token", ["s3c\nr3t", "s3c\rr3t", "s3c\0r3t", "s3c\u20acr3t"])
+def test_a_token_that_no_header_can_hold_is_not_told(
+    server: Server, stop: StopSignal, token: str
+) -> None:
+    """What http.client raises quotes it, and ends in a log."""
+    client = client_of(server.url, token)
+    with (
+        closing(transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))) as pods,
+        pytest.raises(ApiConnectionError, match="no HTTP header can hold") as raised,
+    ):
+        list_of(pods, stop)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "s3c" not in told
+    assert "r3t" not in told
+    assert not server.asked
+
+
 def test_selectors_hold_for_lists_and_watches(
     server: Server, make: Callable[..., Any], stop: StopSignal
 ) -> None:
@@ -249,6 +296,48 @@ def test_answer_that_is_no_json_is_told(
     server.answer = refuse(200, b"[]")
     with pytest.raises(ApiDecodeError):
         list_of(make(), stop)
+
+
+@pytest.mark.parametrize("body", [{"kind": "Status", "code": 403}, {"kind": "APIVersions"}])
+def test_what_is_no_list_is_not_taken_for_an_empty_one(
+    server: Server, make: Callable[..., Any], stop: StopSignal, body: dict[str, Any]
+) -> None:
+    """Else all that a cache has would be gone."""
+    server.answer = refuse(200, json.dumps({**body, "metadata": {}}).encode())
+    with pytest.raises((ApiStatusError, ApiDecodeError)):
+        list_of(make(), stop)
+
+
+def test_status_without_a_usable_code_has_that_of_the_answer(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    server.answer = refuse(503, b'{"kind": "Status", "code": "x"}')
+    with pytest.raises(ApiStatusError) as caught:
+        list_of(make(), stop)
+    assert caught.value.code == 503
+
+
+def test_server_without_a_scheme_is_reached(server: Server, stop: StopSignal) -> None:
+    server.answer = refuse(200, b'{"metadata": {}, "items": []}')
+    client = client_of(server.url.removeprefix("http://"))
+    pods = transport.ApiListWatch(client, transport.Resource("", "v1", "pods"))
+    assert list_of(pods, stop)["items"] == []
+    pods.close()
+
+
+def test_compressed_watch_is_read(
+    server: Server, make: Callable[..., Any], stop: StopSignal
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler, query: dict[str, str]) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Encoding", "gzip")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        chunk(handler, gzip.compress(line("ADDED", pod("a"))))
+        chunk(handler, b"")
+
+    server.answer = answer
+    assert [each["type"] for each in watch_of(make(), stop)] == ["ADDED"]
 
 
 def test_long_list_is_decoded_while_it_comes(

@@ -23,7 +23,7 @@ from sqlcache.errors import (
     SchemaVersionError,
 )
 from sqlcache.store import migrations
-from sqlcache.store._sql import engine
+from sqlcache.store._sql import engine, upgrade
 from sqlcache.store._sql.schema import METADATA
 from sqlcache.testing.factories import pod
 
@@ -65,6 +65,34 @@ def test_migrated_schema_equals_the_metadata(path: str) -> None:
                 ]
                 assert columns[0] == columns[1]
     metadata.dispose()
+
+
+def test_memory_has_the_schema_that_the_migrations_make(path: str) -> None:
+    migrations.upgrade(path)
+    pragmas = ("application_id", "user_version", "encoding", "auto_vacuum", "page_size")
+    with closing(engine.connect(":memory:")) as memory, closing(sqlite3.connect(path)) as file:
+        upgrade.create(memory)
+        for statement in (
+            "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name",
+            "SELECT * FROM alembic_version",
+            *(f"PRAGMA {name}" for name in pragmas),
+        ):
+            assert memory.execute(statement).fetchall() == file.execute(statement).fetchall()
+
+
+def test_head_is_the_newest_migration() -> None:
+    assert migrations.history()[0].revision == upgrade.HEAD
+
+
+def test_reading_a_file_of_today_imports_neither_alembic_nor_sqlalchemy(path: str) -> None:
+    filled(path)
+    read = (
+        "import sys, sqlcache\n"
+        "with sqlcache.open_store('sqlite:///' + sys.argv[1]) as store:\n"
+        "    print(store.list_keys(), sorted({'alembic', 'sqlalchemy'} & set(sys.modules)))\n"
+    )
+    told = subprocess.check_output([sys.executable, "-c", read, path], text=True)
+    assert told == "['default/p0'] []\n"
 
 
 def test_every_step_goes_down_and_up_again(path: str) -> None:
@@ -199,7 +227,7 @@ def test_an_unknown_revision_is_named_with_those_known(
     path: str, step: Callable[[str, str], None], revision: str
 ) -> None:
     with pytest.raises(
-        SchemaVersionError, match=r"no schema version .*; known: 0004, 0003, 0002, 0001"
+        SchemaVersionError, match=r"no schema version .*; known: 0005, 0004, 0003, 0002, 0001"
     ):
         step(path, revision)
     assert not Path(path).exists()

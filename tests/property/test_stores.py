@@ -43,6 +43,7 @@ from sqlcache.selectors import (
 )
 from sqlcache.store.api import Indexer, Transaction
 from sqlcache.store.indexed import DictIndexStore
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import event
@@ -162,8 +163,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = DictStore(indexers=indexers, selector_func=selector_func)
         self.store = self.open(indexers)
 
-    def open(self, indexers: dict[str, IndexFunc]) -> Indexer:
-        return type(self).open_store(self.path, indexers=indexers, selector_func=self.selector_func)
+    def open(self, indexers: dict[str, IndexFunc], **options: Any) -> Indexer:
+        return type(self).open_store(
+            self.path, indexers=indexers, selector_func=self.selector_func, **options
+        )
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -345,7 +348,34 @@ class FileMachine(StoreMachine):
                 self.model.close()
                 self.model, indexers = model, wanted
         self.store.close()
-        self.store = self.open(indexers)
+        self.store = self.reopened(indexers)
+
+    def reopened(self, indexers: dict[str, IndexFunc]) -> Indexer:
+        return self.open(indexers)
+
+
+class PolicyMachine(FileMachine):
+    """Also reopens it with another policy for label keys; None leaves it as it is."""
+
+    policy: LabelPolicy | None = LabelPolicy(on_demand=True)
+
+    @rule(
+        policy=st.sampled_from(
+            (
+                None,
+                LabelPolicy(),
+                LabelPolicy(allow=("app",)),
+                LabelPolicy(distinct_limit=2),
+                LabelPolicy(on_demand=True),
+                LabelPolicy(deny=("app",), distinct_limit=3, on_demand=True),
+            )
+        )
+    )
+    def next_policy(self, policy: LabelPolicy | None) -> None:
+        self.policy = policy
+
+    def reopened(self, indexers: dict[str, IndexFunc]) -> Indexer:
+        return self.open(indexers, labels=self.policy)
 
 
 MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
@@ -361,6 +391,13 @@ MACHINES: dict[str, tuple[type[StoreMachine], Callable[..., Indexer]]] = {
     ),
     "sqlite-file": (FileMachine, SqliteStore),
     "sqlite-file-compressed": (FileMachine, SoonCompressed),
+    "sqlite-unindexed": (
+        StoreMachine,
+        lambda path, **options: SqliteStore(
+            None, objects="packed", hot_objects=0, labels=LabelPolicy(deny=("app", "n")), **options
+        ),
+    ),
+    "sqlite-file-policies": (PolicyMachine, SqliteStore),
 }
 
 

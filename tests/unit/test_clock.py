@@ -1,14 +1,17 @@
-"""Loops that let other threads run."""
+"""Loops that let other threads run, and waits of any length."""
 
 from __future__ import annotations
 
+import math
 import resource
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from sqlcache.clock import paced
+from sqlcache.clock import MonotonicClock, StopSignal, paced
+from sqlcache.workqueue import Workers, WorkQueue
 
 PER_THREAD = getattr(resource, "RUSAGE_THREAD", None)  # not on macOS
 
@@ -39,3 +42,22 @@ def test_paced_sleeps_about_every_millisecond() -> None:
     before = sleeps()
     list(paced(range(1000)))
     assert sleeps() - before <= 5, "what takes no time needs no pause"
+
+
+@pytest.mark.parametrize("seconds", [1e10, 1e300, math.inf])
+def test_what_waits_longer_than_the_platform_can_waits(seconds: float) -> None:
+    """A server's Retry-After, a rate limiter, a timeout: any of them may be huge."""
+    signal = StopSignal(MonotonicClock())
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("late", seconds)
+    woken = [threading.Timer(0.05, signal.set), threading.Timer(0.05, queue.add, ["soon"])]
+    for each in woken:
+        each.start()
+    assert signal.sleep(seconds)
+    assert queue.get(timeout=seconds) == "soon"
+    for each in woken:
+        each.join()
+    workers = Workers(queue, lambda item: None)
+    workers.start()
+    queue.shut_down()
+    assert workers.join(timeout_s=seconds) == []

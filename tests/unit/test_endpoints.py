@@ -249,13 +249,18 @@ def test_what_others_added_to_the_object_stays_and_nothing_given_is_changed() ->
     [
         ({}, {}, True),
         ({"service.kubernetes.io/headless": ""}, {}, True),
-        ({}, {"service.kubernetes.io/headless": ""}, True),
+        ({}, {"service.kubernetes.io/headless": ""}, False),
+        (
+            {"service.kubernetes.io/headless": ""},
+            {"service.kubernetes.io/headless": ""},
+            False,
+        ),
         ({"a": "b"}, {"a": "b"}, True),
         ({"a": "b"}, {"a": "c"}, False),
         ({"a": "b"}, {}, False),
         ({}, {"a": "b"}, False),
         ({"endpoints.kubernetes.io/managed-by": "me"}, {}, False),
-        ({}, {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}, True),
+        ({}, {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}, False),
         ({}, {"endpoints.kubernetes.io/managed-by": "me"}, False),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections import Counter
@@ -203,6 +204,26 @@ def test_names_are_made_with_a_dash_if_there_is_room(length: int, prefix: int) -
     assert len(made["metadata"]["generateName"]) == prefix
 
 
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        ("a", "a-"),
+        ("web.", "web.-"),
+        ("a.b", "a.b-"),
+        ("we-b", "we-b-"),
+        ("Web", "Web"),
+        ("a..b", "a..b"),
+        ("-web", "-web"),
+        ("w_b", "w_b"),
+        ("web\n", "web\n-"),
+        ("w\nb", "w\nb"),
+    ],
+)
+def test_names_are_made_with_a_dash_if_they_are_names_then(name: str, prefix: str) -> None:
+    """As upstream, which looks at the prefix without its last letter but one."""
+    assert placeholder(service(name), "IPv4")["metadata"]["generateName"] == prefix
+
+
 # Hints by trafficDistribution
 
 
@@ -377,6 +398,20 @@ def test_endpoints_are_given_to_zones_that_have_too_few() -> None:
     assert [(each.type, each.message) for each in notices] == [
         ("Normal", "Topology Aware Hints has been enabled, addressType: IPv4")
     ]
+
+
+def test_the_order_in_which_a_cache_lists_nodes_makes_no_difference() -> None:
+    """Backends list in different orders; the same endpoints must go to the same zones."""
+    nodes = [node(zone, zone) for zone in "abcd"]
+    made = []
+    for order in itertools.permutations(nodes):
+        cache = TopologyCache()
+        cache.set_nodes(order)
+        plan = Plan(create=[stored(*(endpoint(number, "b") for number in range(8)))])
+        cache.set_hints(plan, "default/web", "IPv4")
+        made.append(hints_of(plan))
+    assert all(each == made[0] for each in made)
+    assert {hints["forZones"][0]["name"] for hints in made[0] if hints} == set("abcd")
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,10 @@ def api() -> ClosableApi:
 
 
 class TestFirstPass:
+    @pytest.fixture(autouse=True)
+    def no_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sqlcache.manager.dryrun._PAUSE_S", 0.0)
+
     def first_pass(self, written: RecordingApi) -> list[Any]:
         with factory() as informers:
             dry = DryRunObjects(written)
@@ -223,6 +227,24 @@ class TestFirstPass:
         _, (key, writes, error), (_, last, _) = self.first_pass(written)
         assert (key, writes, last) == ("default/b", [], ["delete"])
         assert isinstance(error, ApiStatusError)
+
+    @pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (409, "Conflict")])
+    def test_an_object_that_the_cache_shows_too_late_is_tried_again(
+        self, code: int, reason: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On a cluster in use objects change, and go, between a list and a write."""
+        written, failures = api(), [ApiStatusError(code, reason, "late")] * 2
+        get = written.get
+
+        def get_late(*args: Any) -> Object:
+            if failures:
+                raise failures.pop()
+            return get(*args)
+
+        monkeypatch.setattr(written, "get", get_late)
+        keys = [f"default/{name}" for name in "abc"]
+        assert self.first_pass(written) == [(key, ["delete"], None) for key in keys]
+        assert not failures
 
 
 class TestDiff:

@@ -17,6 +17,8 @@ import pytest
 from sqlcache.objects import Object
 from sqlcache.selectors import EVERYTHING
 from sqlcache.store._sql import engine, selecting
+from sqlcache.store._sql.statistics import LABELS_OF
+from sqlcache.store.labels import LabelPolicy
 from sqlcache.store.scan import DictStore
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import names, pod
@@ -71,12 +73,13 @@ def recorded(store: SqliteStore) -> Iterator[dict[str, Parameters]]:
         database._connection = connection
 
 
-def populated(mode: str) -> SqliteStore:
+def populated(mode: str, labels: LabelPolicy | None = None) -> SqliteStore:
     indexers = {"node": lambda obj: [obj["metadata"]["namespace"], ""]}
     store = SqliteStore(
         objects=mode,  # type: ignore[arg-type]
         indexers=indexers,
         hot_objects=10,
+        labels=labels,
         selector_func=lambda obj: EVERYTHING,
     )
     store.replace([labelled(number) for number in range(50)], "1")
@@ -101,9 +104,11 @@ def scans(connection: sqlite3.Connection, sql: str, parameters: Parameters) -> l
     return walked + [step for step in steps if step.endswith(barely)]
 
 
+@pytest.mark.parametrize("labels", [None, LabelPolicy(distinct_limit=20, on_demand=True)])
 @pytest.mark.parametrize("mode", ["live", "packed"])
-def test_no_statement_walks_a_table(mode: str) -> None:
-    with populated(mode) as store, recorded(store) as statements:
+def test_no_statement_walks_a_table(mode: str, labels: LabelPolicy | None) -> None:
+    """With a policy, keys are indexed as they are asked for, and one goes over the limit."""
+    with populated(mode, labels) as store, recorded(store) as statements:
         store.add(labelled(1, canary="yes"))
         store.apply(
             [
@@ -122,6 +127,9 @@ def test_no_statement_walks_a_table(mode: str) -> None:
             for selector in SELECTORS:
                 store.select(namespace, selector)
                 store.count(namespace, selector)
+        assert store.size().keys_over_limit == (0 if labels is None else 1)
+        store.add(labelled(1, canary="no"))  # what is left of that key is cleared away
+        del statements[LABELS_OF]  # that was asked for the size alone
         database = store._db
         with database.reading() as connection:
             found = {

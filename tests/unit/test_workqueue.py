@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +18,7 @@ from sqlcache.workqueue import (
     ItemFastSlowRateLimiter,
     MaxOfRateLimiter,
     WithMaxWaitRateLimiter,
+    Workers,
     WorkQueue,
     default_controller_rate_limiter,
 )
@@ -340,6 +343,22 @@ def test_bucket_limiter_lets_a_burst_through_and_then_a_rate(clock: VirtualClock
     assert [limiter.when("b") for _ in range(3)] == pytest.approx([0, 0, 0.1])
 
 
+def test_bucket_that_is_not_refilled_lets_its_burst_through(clock: VirtualClock) -> None:
+    limiter: BucketRateLimiter[str] = BucketRateLimiter(0.0, 2, clock)
+    assert [limiter.when("a") for _ in range(4)] == [0.0, 0.0, math.inf, math.inf]
+
+
+def test_delay_that_is_no_number_does_not_upset_others(
+    queue: WorkQueue[str], clock: VirtualClock
+) -> None:
+    for item, delay_s in {"b": 2.0, "nan": math.nan, "a": 1.0, "never": math.inf}.items():
+        queue.add_after(item, delay_s)
+    assert queue.get() == "nan"
+    with workers(queue) as taken:
+        clock.advance(3)
+        assert taken == ["a", "b"]
+
+
 def test_combined_limiters_give_the_longest_and_the_capped_delay() -> None:
     first, second = ItemFastSlowRateLimiter[str](1, 5, 1), ItemFastSlowRateLimiter[str](2, 3, 1)
     limiter = MaxOfRateLimiter[str](first, second)
@@ -376,3 +395,24 @@ def test_idle_is_when_nothing_waits_is_delayed_or_worked_on(
     clock.advance(60.0)
     queue.done(queue.get())
     assert queue.is_idle()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_worker_outlives_whatever_its_handler_raises(error: type[BaseException]) -> None:
+    queue: WorkQueue[str] = WorkQueue("q")
+    handled: list[str] = []
+
+    def handle(item: str) -> None:
+        handled.append(item)
+        if handled == ["a"]:
+            raise error("boom")
+
+    threads = Workers(queue, handle)
+    queue.add("a")
+    threads.start()
+    deadline = time.monotonic() + 10
+    while handled != ["a", "a"] and time.monotonic() < deadline:
+        time.sleep(0.001)
+    queue.shut_down()
+    assert threads.join(timeout_s=10) == []
+    assert handled == ["a", "a"]

@@ -40,6 +40,7 @@ from sqlcache.objects import Object, labels_of
 
 MANAGED_BY_LABEL = "endpoints.kubernetes.io/managed-by"
 CONTROLLER_NAME = "endpoint-controller"
+_OWN_LABELS = (MANAGED_BY_LABEL, HEADLESS_LABEL)
 OVER_CAPACITY_ANNOTATION = "endpoints.kubernetes.io/over-capacity"
 TRUNCATED = "truncated"
 
@@ -150,13 +151,11 @@ def _ports(service: Object, pod: Object) -> Iterable[Port | None]:
 def _labels_are_right(stored: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     """Return whether an object has the labels of its service, and the one that names us.
 
-    A service with that label and another value has its object written at each sync, as upstream.
+    A service that has one of our own labels itself has its object written at each sync, as
+    upstream: they are looked for among the labels of the object that are not ours.
     """
-    found = {name: value for name, value in stored.items() if name != HEADLESS_LABEL}
-    expected = {name: value for name, value in wanted.items() if name != HEADLESS_LABEL}
-    return found == {MANAGED_BY_LABEL: CONTROLLER_NAME, **expected} and (
-        found[MANAGED_BY_LABEL] == CONTROLLER_NAME
-    )
+    found = {name: value for name, value in stored.items() if name not in _OWN_LABELS}
+    return stored.get(MANAGED_BY_LABEL) == CONTROLLER_NAME and found == wanted
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Source: endpointslice utils.go; endpointslice/util endpointset.go, controller_ut
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlcache.client.api import Resource
@@ -27,6 +28,8 @@ MANAGER = "endpointslice-controller.k8s.io"
 _RESERVED_LABELS = (SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL)
 _TYPE = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
 _NAME_MAX_BYTES = 253  # of a DNS subdomain
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class Identity(NamedTuple):
@@ -220,5 +223,10 @@ def _with_values(labels: Any) -> dict[str, str]:
 
 
 def _name_prefix(service_name: str) -> str:
-    """Return the prefix of generated names: with a dash, if the name is not too long for it."""
-    return f"{service_name}-" if len(service_name) <= _NAME_MAX_BYTES else service_name
+    """Return the prefix of generated names: with a dash, if that can begin a name of a slice.
+
+    Source: endpointslice utils.go getEndpointSlicePrefix; apimachinery NameIsDNSSubdomain.
+    """
+    completed = f"{service_name[:-1]}a"  # upstream tries one character less than it will send
+    fits = len(completed) <= _NAME_MAX_BYTES and _SUBDOMAIN.fullmatch(completed)
+    return f"{service_name}-" if fits else service_name

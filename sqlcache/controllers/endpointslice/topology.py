@@ -9,7 +9,7 @@ traffic than it should; else it gets none at all. Endpoints are hinted to their 
 that goes; the rest are given to zones that have too few.
 
 Differences from Kubernetes: where an endpoint may be given to several zones, upstream takes any;
-here the first.
+here the first by name, so that it is the same on every backend.
 
 Source: endpointslice/topologycache; KEP-2433.
 """
@@ -154,7 +154,7 @@ class TopologyCache:
 
 
 def cpu_shares(nodes: Iterable[Object]) -> dict[str, float]:
-    """Return the part of all CPUs that each zone has; nothing if that is not known.
+    """Return the part of all CPUs that each zone has, by name; nothing if that is not known.
 
     Nodes that are not ready, or of the control plane, do not count. All others need a zone and
     allocatable CPUs, and there must be two zones or more.
@@ -173,7 +173,7 @@ def cpu_shares(nodes: Iterable[Object]) -> dict[str, float]:
     total = _millis(sum(cpus.values(), Decimal()))
     if len(cpus) < 2 or not total:
         return {}
-    return {zone: _millis(cpu) / total for zone, cpu in cpus.items()}
+    return {zone: _millis(cpu) / total for zone, cpu in sorted(cpus.items())}
 
 
 def is_topology_change(old: Object, new: Object) -> bool:

@@ -7,16 +7,27 @@ write them in one more.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 Name = tuple[Any, ...]
 Query = Callable[[str, tuple[Any, ...]], Any]  # gives the first column of the first row
 Statement = tuple[str, tuple[Any, ...] | dict[str, Any]]  # with named parameters, a dict
+
+
+def reader(connection: sqlite3.Connection) -> Query:
+    """Return what reads a connection's database."""
+
+    def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
+        row = connection.execute(sql, parameters).fetchone()
+        return row[0] if row else None
+
+    return query
 
 
 def to_json(value: Any) -> str:
@@ -57,6 +68,22 @@ class Sequences:
             yield self._WRITE, (to_json([(name, self._last[name]) for name in self._changed]),)
 
 
+class Counts(NamedTuple):
+    """What a change of counts amounts to.
+
+    Attributes:
+        ids: of each name.
+        statements: write the counts.
+        came: positions of the names that had no row before.
+        went: positions of those that have none afterwards.
+    """
+
+    ids: list[int]
+    statements: list[Statement]
+    came: list[int]
+    went: list[int]
+
+
 @dataclass(frozen=True)
 class CountedTable:
     """A table with columns that make up a name, an `id` and a count `n`."""
@@ -73,7 +100,7 @@ class CountedTable:
 
     def change(
         self, query: Query, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
-    ) -> tuple[list[int], list[Statement]]:
+    ) -> Counts:
         """Work out new counts.
 
         Args:
@@ -81,27 +108,32 @@ class CountedTable:
             sequences: gives ids to names that have no row yet.
             names: distinct.
             changes: what is added to each count; 0 only asks for the id of a name that has a row.
-
-        Returns:
-            The id of each name, and the statements that write the counts.
         """
         found = self.find(query, names)
         ids: list[int] = []
+        came: list[int] = []
+        went: list[int] = []
         written: list[Name] = []
         gone: list[Name] = []
         for position, (name, change) in enumerate(zip(names, changes, strict=True)):
-            row_id, n = found.get(position) or (sequences.next(self.table), 0)
+            known = found.get(position)
+            if known is None:
+                known = sequences.next(self.table), 0
+                came.append(position)
+            row_id, n = known
             ids.append(row_id)
             if n + change <= 0:
                 gone.append(name)
+                went.append(position)
             elif change:
                 written.append((*name, row_id, n + change))
         # In key order, so that a large batch fills pages from left to right.
         written.sort()
         statements = [(self._write_sql, (to_json(written),))] if written else []
-        return ids, [*statements, *self._removals(gone)]
+        return Counts(ids, [*statements, *self.removals(gone)], came, went)
 
-    def _removals(self, gone: Sequence[Name]) -> Iterator[Statement]:
+    def removals(self, gone: Sequence[Name]) -> Iterator[Statement]:
+        """Yield what deletes the rows of names."""
         # SQLite 3.40 uses only the first columns of an index for a row value IN (…), so each
         # group that shares them is a statement of its own.
         groups: dict[Name, list[Any]] = {}

@@ -12,14 +12,16 @@ Elsewhere: what dictionaries do, when they are trained (compression).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from sqlalchemy import Connection
 
 from sqlcache.errors import CompressedError
 from sqlcache.store._sql.compression import Body, Compressor, Dictionary, library
 from sqlcache.store._sql.counted import Query, Statement
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 _IDS = "SELECT json_group_array(id) FROM dictionary WHERE resource_id = ?"
 _NEWEST = "SELECT id FROM dictionary WHERE resource_id = ? ORDER BY version DESC LIMIT 1"
@@ -32,6 +34,8 @@ _SWEEP = (  # reads all objects, which is rare; +: an index would be read as wel
     " AND NOT EXISTS (SELECT 1 FROM object o"
     "  WHERE +o.resource_id = :resource_id AND o.dictionary_id = dictionary.id)"
 )
+# By name: a migration before this one may have brought a temporary database into the list.
+_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 _NO_LIBRARY = "its objects are compressed: pip install 'sqlcache[zstd]' to read them"
 _KEPT = 16  # read dictionaries; a file has one or two
 _ROWS_PER_STATEMENT = 500
@@ -141,7 +145,7 @@ def decompress_all(connection: Connection) -> None:
     Raises:
         CompressedError: there is no library.
     """
-    name = connection.exec_driver_sql("PRAGMA database_list").one()[2] or ":memory:"
+    name = connection.exec_driver_sql(_FILE).scalar() or ":memory:"
 
     def query(sql: str, parameters: tuple[Any, ...] = ()) -> Any:
         return connection.exec_driver_sql(sql, parameters).scalar()

@@ -60,7 +60,7 @@ class Database(ABC):
 
     @abstractmethod
     def writing(
-        self, followers: Iterable[Callable[[], None]] = ()
+        self, followers: Iterable[Callable[[], None]] = (), wait_s: float | None = None
     ) -> AbstractContextManager[sqlite3.Connection]:
         """Return a context manager that gives a connection within a write transaction.
 
@@ -70,6 +70,11 @@ class Database(ABC):
             followers: called after the commit, before anybody reads its result through the
                 connection of a database in memory. May grow within the block. Each may be called
                 twice.
+            wait_s: how long to wait for other writers of a file, for those of this process and
+                then for those of others; None: as ever.
+
+        Raises:
+            TimeoutError: others wrote for longer than `wait_s`.
         """
 
     @abstractmethod
@@ -105,13 +110,15 @@ class MemoryDatabase(Database):
         self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
-        upgrade.upgrade(self._connection)
+        upgrade.create(self._connection)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._block
 
     @contextmanager
-    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Iterator[sqlite3.Connection]:
+    def writing(
+        self, followers: Iterable[Callable[[], None]] = (), wait_s: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
         with self._block as connection:
             with transaction(connection, "BEGIN"):
                 yield connection
@@ -180,13 +187,35 @@ class FileDatabase(Database):
                     self._readers.append(connection)
 
     @contextmanager
-    def writing(self, followers: Iterable[Callable[[], None]] = ()) -> Iterator[sqlite3.Connection]:
+    def writing(
+        self, followers: Iterable[Callable[[], None]] = (), wait_s: float | None = None
+    ) -> Iterator[sqlite3.Connection]:
         # IMMEDIATE: a read that turns into a write can fail with SQLITE_BUSY at once, whatever
         # the busy timeout says.
-        with self._counted(), self._write_lock, self._translated():
+        with self._counted(), self._translated(), self._turn(wait_s):
             with transaction(self._writer, "BEGIN IMMEDIATE"):
                 yield self._writer
             _follow(followers)
+
+    @contextmanager
+    def _turn(self, wait_s: float | None) -> Iterator[None]:
+        """Wait for the other writers of this process, and with a limit for those of others."""
+        if wait_s is None:
+            with self._write_lock:
+                yield
+            return
+        if not self._write_lock.acquire(timeout=wait_s):
+            raise TimeoutError
+        try:
+            self._writer.execute(f"PRAGMA busy_timeout={wait_s * 1000:.0f}")
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise TimeoutError from error
+            raise
+        finally:
+            self._writer.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_S * 1000:.0f}")
+            self._write_lock.release()
 
     def close(self) -> None:
         with self._state:
@@ -274,7 +303,7 @@ def open_file(path: str) -> sqlite3.Connection:
     try:
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
-        if upgrade.current(connection) != upgrade.head():
+        if upgrade.current(connection) != upgrade.HEAD:
             upgrade.upgrade(connection)
         # Persistent, and refused within a transaction: so last, when the file is known as ours.
         connection.execute("PRAGMA journal_mode=WAL")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlcache.objects import Object
 from sqlcache.store._sql.object_rows import Batch, Numbered
@@ -60,9 +60,9 @@ class Members(ABC):
 class LiveMembers(Members):
     """All objects of a store that keeps them parsed; the shelf tells what changes."""
 
-    def put(self, object_id: int, obj: Object) -> None:
-        """An object comes or is replaced, at the next `show`."""
-        self._coming[object_id] = obj
+    def put(self, objs: Mapping[int, Object]) -> None:
+        """Objects come or are replaced, at the next `show`."""
+        self._coming.update(objs)
 
     def remove(self, object_id: int) -> None:
         """An object goes, at the next `show`."""

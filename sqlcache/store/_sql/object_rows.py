@@ -15,6 +15,8 @@ from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Statement, to_json
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
 
+NO_IDENTITY = ("", "")
+
 
 class Row(NamedTuple):
     """One key's new state, with all that can be worked out without the database.
@@ -35,7 +37,7 @@ class Row(NamedTuple):
     index_values: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     kept: Object | None = None
     body: Body | None = None
-    identity: tuple[str, str] = ("", "")
+    identity: tuple[str, str] = NO_IDENTITY
 
     def parsed(self) -> Object:
         """Return the object as a reader gets it."""
@@ -68,7 +70,8 @@ class Batch(NamedTuple):
         same: those whose terms stay.
         leaving: those that go.
         rescoped: (object id, new namespace) of those moved to another one.
-        terms: packed ids of the terms of fresh and moved objects, by object id.
+        terms: packed ids of the terms of fresh, moved and refiled objects, by object id.
+        refiled: those whose terms stay, but not the ids of all.
     """
 
     fresh: list[Numbered]
@@ -77,6 +80,7 @@ class Batch(NamedTuple):
     leaving: list[Stored]
     rescoped: list[tuple[int, Scope]]
     terms: dict[int, bytes]
+    refiled: Sequence[Numbered] = ()
 
 
 def _fields(*positions: int) -> str:

@@ -18,14 +18,14 @@ from typing import TypeVar
 import orjson
 
 from sqlcache.errors import ObjectError
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql import dictionaries, object_rows
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.members import DecodedMembers
 from sqlcache.store._sql.object_rows import Batch, Stored
-from sqlcache.store._sql.shelf import Shelf
+from sqlcache.store._sql.shelf import Matches, Shelf
 from sqlcache.store._sql.terms import Scope, digest
 
 _T = TypeVar("_T")
@@ -82,6 +82,8 @@ _BYTES = (
 class PackedShelf(Shelf):
     """Objects as bytes in their rows."""
 
+    shared = False
+
     def __init__(self, hot_objects: int, dictionaries: Dictionaries, *, versioned: bool) -> None:
         """Make a shelf.
 
@@ -106,10 +108,8 @@ class PackedShelf(Shelf):
             raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
         return None, self._dictionaries.body(plain)
 
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
-        return digest(namespace, labels, index_values)
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
+        return digest(label_text, index_values)
 
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
         if not keys:
@@ -141,7 +141,7 @@ class PackedShelf(Shelf):
         missing = self._dictionaries.missing(query, resource_id, written, shared=self._versioned)
         yield from dictionaries.add(missing, version, resource_id)
         yield from object_rows.add(batch.fresh, batch.terms, scope_ids, version, resource_id)
-        yield from object_rows.set_terms(batch.moved, batch.terms)
+        yield from object_rows.set_terms((*batch.moved, *batch.refiled), batch.terms)
         yield from object_rows.set_bodies((*batch.same, *batch.moved), version)
         yield from object_rows.set_scopes(
             [(object_id, scope_ids[scope]) for object_id, scope in batch.rescoped]
@@ -207,6 +207,25 @@ class PackedShelf(Shelf):
     def weigh(self, query: Query, ids: Sequence[int]) -> int:
         size: int = query(_BYTES, (to_json(ids),))
         return size
+
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        found: list[int] = []
+        objs: Objects = []
+        # Many pass by the hot objects, and are let go at once: all would take too much memory.
+        many = len(ids) > self._hot.limit
+        for batch in batched(ids, _BODIES_PER_STATEMENT):
+            read: Iterable[tuple[int, Object]]
+            if many:
+                read = ((object_id, obj) for object_id, obj, _ in self._decoded(query, batch))
+            else:
+                read = zip(batch, self.fetch(query, batch), strict=True)
+            for object_id, obj in read:
+                if matches(labels_of(obj)):
+                    found.append(object_id)
+                    objs.append(obj)
+        return found, objs
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]

@@ -17,6 +17,9 @@
   it and a newer one is there.
 - `resource.source` says where the content comes from, while it is all that was there at
   `resource_version`: only then may a watch go on from there.
+- `resource.label_keys` tells which label keys have complete postings (label_keys); NULL: all.
+  `label_key.n` counts the objects that carry a key, indexed or not. `label_count.n` is the number
+  of a key's labels in a resource, kept while its policy has a limit on that.
 - `object.version` grows with every write of the database: what a decoded copy is checked against.
 - `resource.version` grows by one with every write of the resource's objects: what the process makes
   of all of them is checked against it.
@@ -26,8 +29,6 @@
 """
 
 from __future__ import annotations
-
-from enum import IntEnum
 
 from sqlalchemy import (
     BigInteger,
@@ -48,14 +49,6 @@ METADATA = MetaData()
 # SQLite makes ids only for a column declared INTEGER; other databases need the room.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
-
-class ScopeKind(IntEnum):
-    """What a scope holds together."""
-
-    NAMESPACE = 0
-    INDEXES = 1
-
-
 RESOURCE = Table(
     "resource",
     METADATA,
@@ -64,6 +57,7 @@ RESOURCE = Table(
     Column("resource_version", Text, nullable=False),
     Column("version", _Id, nullable=False, server_default="0"),
     Column("source", Text),
+    Column("label_keys", Text),
 )
 
 SCOPE = Table(
@@ -120,6 +114,15 @@ POSTING = Table(
     METADATA,
     Column("label_id", _Id, primary_key=True, autoincrement=False),
     Column("object_id", _Id, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
+)
+
+LABEL_COUNT = Table(
+    "label_count",
+    METADATA,
+    Column("resource_id", _Id, primary_key=True, autoincrement=False),
+    Column("key", Text, primary_key=True),
+    Column("n", _Id, nullable=False),
     sqlite_with_rowid=False,
 )
 

@@ -4,7 +4,8 @@ Flow: one statement turns the values that a selector names into label ids with t
 (`label.n`). The rarest positive term drives; each other term is then checked in the cheapest of
 three ways: in the same statement, by posting look-ups for each driving row; by fetching its ids
 and intersecting or subtracting in Python; or, for terms that name a key without its values, on
-the labels of the few objects left ("residual").
+the labels of the few objects left ("residual"). So are terms on label keys without an index, after
+all others; where there are no others, that is a scan of the namespace.
 
 With negative terms alone, the namespace's objects are taken but for those whose ids the terms give.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import orjson
@@ -27,7 +28,7 @@ import orjson
 from sqlcache.selectors import Operator, Requirement, Selector
 from sqlcache.store._base import unsound
 from sqlcache.store._sql.counted import Query, to_json
-from sqlcache.store._sql.shapes import statement
+from sqlcache.store._sql.label_keys import LabelKeys
 
 # Costs in microseconds, measured at 150,000 pods in memory on SQLite 3.40 and Python 3.11; only
 # their ratios count. Memory that is not in the processor's cache is most of each.
@@ -111,13 +112,16 @@ def members(query: Query, place: Place) -> int:
     return int(query(_MEMBERS, (place.resource_id,)))
 
 
-def select(query: Query, place: Place, selector: Selector, *, live: bool) -> Selection:
+def select(
+    query: Query, place: Place, selector: Selector, keys: LabelKeys, *, live: bool
+) -> Selection:
     """Work a selector out.
 
     Args:
         query: reads the database; all calls must see one state.
         place: where to look.
         selector: not NOTHING.
+        keys: which label keys are indexed, in that state.
         live: objects are at hand parsed, so checking one is cheap.
     """
     if unsound(place.namespace):
@@ -125,6 +129,8 @@ def select(query: Query, place: Place, selector: Selector, *, live: bool) -> Sel
     if selector.empty:
         return Selection(inverted=True, estimated=members(query, place))
     requirements = selector.requirements
+    if not keys.everything and not all(keys.complete(each.key) for each in requirements):
+        return _partly(query, place, requirements, keys, live=live)
     first = requirements[0]
     if len(requirements) == 1 and place.namespace and first.operator in _POSITIVE[:2]:
         if unsound(first.key) or unsound(first.values[0]):
@@ -132,6 +138,30 @@ def select(query: Query, place: Place, selector: Selector, *, live: bool) -> Sel
         ids = orjson.loads(query(_SINGLE, (*place, first.key, first.values[0])))
         return Selection(ids, driving=str(first), estimated=len(ids))
     return _Planner(query, place, requirements, live=live).selection()
+
+
+def _partly(
+    query: Query, place: Place, requirements: Sequence[Requirement], keys: LabelKeys, *, live: bool
+) -> Selection:
+    """Work a selector out with terms on keys that are not indexed: they are checked last."""
+    apart = [each for each in requirements if not keys.complete(each.key)]
+    carried = key_members(query, apart)
+    for each in apart:
+        if each.operator not in _NEGATIVE and not carried.get(each.key):
+            return Selection(driving=str(each))
+    residual = tuple(each for each in apart if carried.get(each.key))
+    indexed = Selector([each for each in requirements if keys.complete(each.key)])
+    selection = select(query, place, indexed, keys, live=live)
+    return replace(selection, residual=(*selection.residual, *residual))
+
+
+def key_members(query: Query, requirements: Iterable[Requirement]) -> dict[str, int]:
+    """Return how many objects carry each key, in all namespaces: an upper bound."""
+    keys = [each.key for each in requirements if not unsound(each.key)]
+    if not keys:
+        return {}
+    rows = orjson.loads(query(_KEY_MEMBERS, (to_json(keys),)))
+    return {keys[position]: n for position, n in rows}
 
 
 class _Planner:
@@ -150,7 +180,7 @@ class _Planner:
         )
         self._negative = [each for each in found if each.requirement.operator not in _POSITIVE]
         self._ranges = [each for each in requirements if each.operator not in _BY_VALUE]
-        self._key_members = self._count_keys(self._ranges)
+        self._key_members = key_members(query, self._ranges)
         self._requirements = tuple(requirements)
 
     def selection(self) -> Selection:
@@ -166,6 +196,9 @@ class _Planner:
         return self._driven_by_key(ranges) if ranges else self._all_but()
 
     def _driven_by_value(self) -> Selection:
+        # Here, for it needs SQLAlchemy, which takes longer to import than to read a small file.
+        from sqlcache.store._sql.shapes import statement
+
         driving, *others = self._positive
         rows, name = driving.members, str(driving.requirement)
         excluded = [label_id for each in self._negative for label_id in each.label_ids]
@@ -284,7 +317,7 @@ class _Planner:
         if self._place.namespace or values.total() < _VALUES_TO_WEIGH:
             return set()
         namespaces = self._query(_NAMESPACES, (self._place.resource_id,))
-        members = self._count_keys(requirements)
+        members = key_members(self._query, requirements)
         return {key for key, count in values.items() if count * namespaces > members.get(key, 0)}
 
     def _labels(self, key: str) -> dict[str, list[tuple[int, int]]]:
@@ -300,14 +333,6 @@ class _Planner:
             for label_id, value, n in orjson.loads(self._query(sql, (key, *parameters))):
                 labels.setdefault(value, []).append((label_id, n))
         return labels
-
-    def _count_keys(self, requirements: Sequence[Requirement]) -> dict[str, int]:
-        """Return how many objects carry each key, in all namespaces: an upper bound."""
-        keys = [each.key for each in requirements if not unsound(each.key)]
-        if not keys:
-            return {}
-        rows = orjson.loads(self._query(_KEY_MEMBERS, (to_json(keys),)))
-        return {keys[position]: n for position, n in rows}
 
     def _ids_of(self, label_ids: Sequence[int]) -> set[int]:
         return set(orjson.loads(self._query(_OBJECTS_OF_LABELS, (to_json(label_ids),))))

@@ -15,13 +15,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
+
+Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
 
 class Shelf(ABC):
@@ -29,9 +32,11 @@ class Shelf(ABC):
 
     Attributes:
         members: what hot views read; what `follow` prepares is to be shown there after it.
+        shared: callers have the very objects that are kept, and may have changed them.
     """
 
     members: Members
+    shared: bool
 
     @abstractmethod
     def start(self, query: Query, resource_id: int) -> None:
@@ -50,9 +55,7 @@ class Shelf(ABC):
         """
 
     @abstractmethod
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
@@ -120,6 +123,12 @@ class Shelf(ABC):
         """Return what holding objects takes, as bytes of their JSON; 0 if they are kept anyway."""
 
     @abstractmethod
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        """Return the ids of objects whose labels match, and these objects, in the same order."""
+
+    @abstractmethod
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]
     ) -> Objects:
@@ -146,6 +155,8 @@ class _Places(dict[str, _Place]):
 class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
 
+    shared = True
+
     def __init__(self) -> None:
         self.members = self._shown = LiveMembers()
         self._by_namespace: dict[str, dict[int, Object]] = {}
@@ -158,18 +169,16 @@ class LiveShelf(Shelf):
     def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
         return obj, None
 
-    def digest(
-        self, namespace: str, labels: Mapping[str, str], index_values: Mapping[str, tuple[str, ...]]
-    ) -> bytes:
-        return fingerprint(namespace, labels, index_values)
+    def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
+        return fingerprint(label_text, index_values)
 
     def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
-        found = {}
-        for position, key in enumerate(keys):
-            place = self._places.get(key)
-            if place is not None:
-                found[position] = Stored(key, *place)
-        return found
+        place_of = self._places.get
+        return {
+            position: Stored(key, *place)
+            for position, key in enumerate(keys)
+            if (place := place_of(key)) is not None
+        }
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         keys = [self._keys[object_id] for object_id in ids if object_id in self._keys]
@@ -207,16 +216,21 @@ class LiveShelf(Shelf):
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
         for object_id, row in batch.moved:
-            namespace = self._places[row.key][1]
-            if namespace != row.namespace:
-                self._leave(namespace, object_id)
-        for object_id, row in (*batch.fresh, *batch.moved):
+            before = self._places[row.key][1]
+            if before != row.namespace:
+                self._leave(before, object_id)
+        for object_id, row in (*batch.fresh, *batch.moved, *batch.refiled):
             terms = batch.terms[object_id]
             self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
+        coming: dict[int, Object] = {}
+        members: dict[int, Object] = {}
+        namespace: str | None = None
         for object_id, row in (*batch.fresh, *batch.moved, *batch.same):
-            obj = row.parsed()
-            self._shown.put(object_id, obj)
-            self._by_namespace.setdefault(row.namespace, {})[object_id] = obj
+            if row.namespace != namespace:  # most often, many of one come together
+                namespace = row.namespace
+                members = self._by_namespace.setdefault(namespace, {})
+            members[object_id] = coming[object_id] = row.parsed()
+        self._shown.put(coming)
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         return list(self._shown.by_id)
@@ -238,6 +252,13 @@ class LiveShelf(Shelf):
 
     def weigh(self, query: Query, ids: Sequence[int]) -> int:
         return 0
+
+    def matching(
+        self, query: Query, ids: Sequence[int], matches: Matches
+    ) -> tuple[list[int], Objects]:
+        objs = self.fetch(query, ids)
+        matched = [matches(labels_of(obj)) for obj in objs]
+        return list(compress(ids, matched)), list(compress(objs, matched))
 
     def everything_but(
         self, query: Query, resource_id: int, namespace: str, excluded: Collection[int]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
 import orjson
 
+from sqlcache.objects import Object, labels_of
 from sqlcache.store._sql.counted import Query
+from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store.api import BodyStats, LabelKeyStats
 
 _POSTING_BYTES = 14  # two ids of 3 bytes, the record's header and its slot, at full pages
@@ -32,6 +37,7 @@ _NAMESPACES = (
     "SELECT json_array(ifnull(sum(n), 0), json_group_array(id))"
     " FROM scope WHERE resource_id = ? AND kind = 0"
 )
+_NAMES = "SELECT json_group_array(name) FROM label_key"
 LABELS_OF = "SELECT count(*) FROM label WHERE scope_id = ?"
 
 
@@ -41,17 +47,57 @@ def namespaces(query: Query, resource_id: int) -> tuple[int, list[int]]:
     return objects, scopes
 
 
-def collect(query: Query, resource_id: int) -> tuple[int, int, tuple[LabelKeyStats, ...]]:
-    """Return the number of objects, of namespaces, and the label keys, the most expensive first."""
+def collect(
+    query: Query, resource_id: int, label_keys: LabelKeys
+) -> tuple[int, int, tuple[LabelKeyStats, ...]]:
+    """Return the number of objects, of namespaces, and the indexed keys, the dearest first."""
     objects, namespaces = orjson.loads(query(_TOTALS, (resource_id,)))
     keys = [
         LabelKeyStats(key, labels, n, values + labels * _LABEL_BYTES + n * _POSTING_BYTES)
         for key, labels, n, values in orjson.loads(query(_KEYS, (resource_id,)))
+        if label_keys.complete(key)
     ]
-    keys.sort(key=lambda stats: (-stats.bytes, stats.key))
-    return objects, namespaces, tuple(keys)
+    return objects, namespaces, ordered(keys)
 
 
 def bodies(query: Query, resource_id: int) -> tuple[BodyStats, ...]:
     """Return how packed objects are stored; those that are not compressed come first."""
     return tuple(BodyStats(*row) for row in orjson.loads(query(_BODIES, (resource_id,))))
+
+
+def ordered(keys: Iterable[LabelKeyStats]) -> tuple[LabelKeyStats, ...]:
+    """Return label keys, those first that cost or save most."""
+    return tuple(sorted(keys, key=lambda stats: (-stats.bytes - stats.saved_bytes, stats.key)))
+
+
+def unindexed(query: Query, label_keys: LabelKeys) -> bool:
+    """Return whether objects may carry label keys that are not indexed."""
+    if label_keys.everything:
+        return False
+    return not all(label_keys.complete(key) for key in orjson.loads(query(_NAMES, ())))
+
+
+def counted(objs: Iterable[Object], label_keys: LabelKeys) -> tuple[LabelKeyStats, ...]:
+    """Return the label keys that are not indexed.
+
+    Values are told apart by their hashes: there may be millions.
+    """
+    carriers: Counter[str] = Counter()
+    values: defaultdict[str, dict[int, int]] = defaultdict(dict)  # by key: bytes by hash
+    for obj in objs:
+        namespace = obj["metadata"].get("namespace") or ""
+        for key, value in labels_of(obj).items():
+            if not label_keys.complete(key):
+                carriers[key] += 1
+                values[key][hash((namespace, value))] = len(value.encode())
+    return tuple(
+        LabelKeyStats(
+            key,
+            len(values[key]),
+            n,
+            0,
+            label_keys.why_not(key),
+            sum(values[key].values()) + len(values[key]) * _LABEL_BYTES + n * _POSTING_BYTES,
+        )
+        for key, n in carriers.items()
+    )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from functools import lru_cache
 from itertools import repeat
 
 from sqlcache.store._base import IndexValues
-from sqlcache.store._sql.schema import ScopeKind
 
 _Values = Mapping[str, tuple[str, ...]]
 Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
@@ -22,6 +22,13 @@ Term = tuple[Scope, str, str]  # scope, key name, value
 
 INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
+
+
+class ScopeKind(IntEnum):
+    """What a scope holds together: `scope.kind`."""
+
+    NAMESPACE = 0
+    INDEXES = 1
 
 
 def scope_name(scope: Scope) -> tuple[int, str]:
@@ -36,29 +43,36 @@ def scope_of(kind: int, namespace: str) -> Scope:
     return INDEX_SCOPE if kind == ScopeKind.INDEXES else namespace
 
 
-def digest(namespace: str, labels: Mapping[str, str], index_values: _Values) -> bytes:
+def digest(label_text: str, index_values: _Values) -> bytes:
     """Return 16 bytes that stand for an object's terms and their order.
 
-    Texts contain no NUL, so joining them with it keeps them apart.
+    Args:
+        label_text: of its namespace and labels (store._base).
+        index_values: values by index name.
     """
-    parts = [namespace, str(len(labels)), *labels, *labels.values()]
+    content = label_text.encode()
+    if index_text := _index_text(index_values):
+        content += b"\xff" + index_text.encode()  # a byte that no text has
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+def fingerprint(label_text: str, index_values: _Values) -> bytes:
+    """Return 8 bytes that stand for an object's terms and their order, within this process.
+
+    Less work than `digest`. Python's hashes of texts are keyed at random for each process, so that
+    no labels can be made to collide; by chance, one in 2^64 does.
+    """
+    index_text = _index_text(index_values) if index_values else ""
+    number = hash((label_text, index_text)) if index_text else hash(label_text)
+    return number.to_bytes(8, "little", signed=True)
+
+
+def _index_text(index_values: _Values) -> str:
+    parts: list[str] = []
     for name, values in index_values.items():
         if values:
             parts += (name, str(len(values)), *values)
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGEST_BYTES).digest()
-
-
-def fingerprint(namespace: str, labels: Mapping[str, str], index_values: _Values) -> bytes:
-    """Return 8 bytes that stand for an object's terms and their order, within this process.
-
-    A third of the time of `digest`. Python's hashes of texts are keyed at random for each process,
-    so that no labels can be made to collide; by chance, one in 2^64 does.
-    """
-    parts = (namespace, len(labels), *labels, *labels.values())
-    for name, values in index_values.items():
-        if values:
-            parts += (name, len(values), *values)
-    return hash(parts).to_bytes(8, "little", signed=True)
+    return "\0".join(parts)
 
 
 def terms(namespace: str, labels: Mapping[str, str], index_values: _Values) -> list[Term]:

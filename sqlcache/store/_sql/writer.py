@@ -15,17 +15,17 @@ Elsewhere: the objects themselves (shelf), reading (selection).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
-from sqlcache.store._base import Change, IndexValues, index_values
-from sqlcache.store._sql.compression import Body
+from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old, Postings
-from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
+from sqlcache.store._sql.label_keys import LabelKeys
+from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.terms import (
     Term,
@@ -60,6 +60,7 @@ class Plan(NamedTuple):
         added, removed: object ids by label id.
         batch: the objects.
         old: what those that leave or move had, by id.
+        distinct: how many labels came or, below 0, went, by label key; see `Counted`.
     """
 
     statements: list[Statement]
@@ -67,6 +68,12 @@ class Plan(NamedTuple):
     removed: Postings
     batch: Batch
     old: dict[int, Old]
+    distinct: Mapping[str, int]
+
+    @property
+    def known(self) -> bool:
+        """Return whether `old` has all labels of all those objects."""
+        return all(old.whole for old in self.old.values())
 
 
 class Writer:
@@ -81,21 +88,28 @@ class Writer:
         Raises:
             ObjectError: the object cannot be encoded.
         """
-        key, obj, namespace, labels, values = change
+        key, obj, namespace, labels, values, text = change
         if obj is None:
             return Row(key)
         kept, body = self._shelf.keep(key, obj)
-        terms_digest = self._shelf.digest(namespace, labels, values)
-        return Row(key, terms_digest, namespace, labels, values, kept, body, _identity(obj, body))
+        identity = NO_IDENTITY if body is None else _identity(obj)
+        digest = self._shelf.digest(text, values)
+        return Row(key, digest, namespace, labels, values, kept, body, identity)
 
     def plan(
-        self, query: Query, resource_id: int, rows: Sequence[Row], gone_ids: Sequence[int] = ()
+        self,
+        query: Query,
+        resource_id: int,
+        keys: LabelKeys,
+        rows: Sequence[Row],
+        gone_ids: Sequence[int] = (),
     ) -> Plan:
         """Work out a batch.
 
         Args:
             query: reads the database.
             resource_id: of the resource's row.
+            keys: which label keys are indexed.
             rows: at most one a key.
             gone_ids: ids of further objects that go.
         """
@@ -119,7 +133,7 @@ class Writer:
                 moved.append((stored.id, row))
                 changed.append(stored)
 
-        difference = Difference()
+        difference = Difference(keys)
         old = self._old(query, resource_id, [*leaving, *changed])
         for stored in leaving:
             difference.leave(stored.id, old[stored.id])
@@ -136,7 +150,46 @@ class Writer:
             *self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id),
             *sequences.statements(),
         ]
-        return Plan(statements, added, difference.removed, batch, old)
+        return Plan(statements, added, difference.removed, batch, old, counted.distinct)
+
+    def filling(
+        self,
+        query: Query,
+        resource_id: int,
+        keys: LabelKeys,
+        ids: Sequence[int],
+        wanted: Collection[str],
+    ) -> Plan:
+        """Work out the postings that objects lack of some label keys.
+
+        An object that its caller changed since it was stored is left as it is: what it had is
+        not known.
+
+        Args:
+            query: reads the database.
+            resource_id: of the resource's row.
+            keys: which label keys are indexed.
+            ids: of the objects; those that are gone are passed over.
+            wanted: the label keys.
+        """
+        sequences = Sequences(query)
+        stored = self._shelf.find_ids(query, ids)
+        olds = self._old(query, resource_id, stored)
+        difference = Difference(keys)
+        refiled = [
+            (each.id, Row(each.key, each.digest, each.namespace))
+            for each in stored
+            if olds[each.id].whole and difference.fill(each.id, olds[each.id], wanted)
+        ]
+        counted = difference.counted(query, sequences, resource_id)
+        packed, added = difference.resolved(counted.label_ids)
+        batch = Batch([], [], [], [], [], packed, refiled)
+        statements = [
+            *counted.statements,
+            *self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id),
+            *sequences.statements(),
+        ]
+        return Plan(statements, added, difference.removed, batch, {}, counted.distinct)
 
     def reindexed(
         self,
@@ -157,8 +210,9 @@ class Writer:
         stored = self._shelf.find_ids(query, list(objects))
         for object_id, old in self._old(query, resource_id, stored).items():
             obj = objects[object_id]
-            labels, _ = labels_and_values(old.terms)
-            change = Change(old.key, obj, old.namespace, labels, values(old.key, obj))
+            labels = labels_and_values(old.terms)[0] if old.whole else labels_of(obj)
+            text = label_text(old.namespace, labels)
+            change = Change(old.key, obj, old.namespace, labels, values(old.key, obj), text)
             rows.append(self.row(change))
         return rows
 
@@ -170,11 +224,29 @@ class Writer:
         for each in stored:
             ids = unpack_ids(each.terms)
             shown = self._shown(objects.get(each.id), each)
-            if shown is None:
-                by_id = _terms_by_id(query, resource_id, ids)
-                shown = [by_id[label_id] for label_id in ids]
-            old[each.id] = Old(each.key, each.namespace, shown, ids)
+            if shown is not None:
+                old[each.id] = Old(each.key, each.namespace, shown, ids)
+            else:
+                old[each.id] = self._read(query, resource_id, each, ids, objects.get(each.id))
         return old
+
+    def _read(
+        self,
+        query: Query,
+        resource_id: int,
+        stored: Stored,
+        ids: tuple[int, ...],
+        obj: Object | None,
+    ) -> Old:
+        """Return what the tables tell of an object that shows other terms now."""
+        by_id = _terms_by_id(query, resource_id, ids)
+        if obj is not None and not self._shelf.shared:  # then only its index values are others
+            labels = terms(stored.namespace, labels_of(obj), {})
+            values = [by_id[label_id] for label_id in ids[len(labels) :]]
+            return Old(stored.key, stored.namespace, labels + values, ids)
+        known = tuple(label_id for label_id in ids if label_id in by_id)
+        found = [by_id[label_id] for label_id in known]
+        return Old(stored.key, stored.namespace, found, known, whole=len(known) == len(ids))
 
     def _shown(self, obj: Object | None, stored: Stored) -> list[Term] | None:
         """Return the terms of an object, or None if they are not those it has stored.
@@ -188,7 +260,9 @@ class Writer:
             labels = labels_of(obj)
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
-            if self._shelf.digest(stored.namespace, labels, values) != stored.digest:
+            text = label_text(stored.namespace, labels)
+            unsure = text.count("\0") != 2 * len(labels)
+            if unsure or self._shelf.digest(text, values) != stored.digest:
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
@@ -225,9 +299,7 @@ def resource_id(connection: sqlite3.Connection, resource: str) -> int:
     return int(connection.execute(_RESOURCE_ID, (resource,)).fetchone()[0])
 
 
-def _identity(obj: Object, body: Body | None) -> tuple[str, str]:
-    if body is None:
-        return "", ""
+def _identity(obj: Object) -> tuple[str, str]:
     uid = obj["metadata"].get("uid")
     return uid if isinstance(uid, str) else "", resource_version(obj)
 
