@@ -63,7 +63,8 @@ def describe(error: Exception) -> str:
     """Return an error's message in one line that no terminal takes for commands."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror and not isinstance(error, SqlcacheError):
-        names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name]
+        given = [name for name in (error.filename, error.filename2) if name is not None]
+        names = [os.fsdecode(name) or "''" for name in given]
         text = ": ".join([*names, error.strerror])
     return one_line(text) or type(error).__name__
 

@@ -152,7 +152,7 @@ def namespace_options(command: Command) -> Command:
         "-n",
         "--namespace",
         metavar="NAME",
-        help="Namespace to look in. Default: that of the context; of a file or dump, default.",
+        help="Namespace to look in. Default: that of the context; where there is none, `default`.",
     )
     all_of_them = click.option(
         "-A", "--all-namespaces", is_flag=True, help="Look in all namespaces, whatever -n says."

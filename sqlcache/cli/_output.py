@@ -220,3 +220,8 @@ def _bold(line: str) -> str:
     with console.capture() as captured:
         console.print(Text(line, style="bold"), end="")
     return captured.get()
+
+
+def some(count: int, noun: str) -> str:
+    """Return how many there are, in words: a regular noun, in the singular."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -23,6 +23,8 @@ _ALIASES = {
     "ingresses": ("ing", "ingress"),
     "events": ("ev", "event"),
 }
+_SINGULAR = {plural: aliases[-1] for plural, aliases in _ALIASES.items()}
+_SINGULAR["endpoints"] = "endpoints"
 _BY_ALIAS = {alias: plural for plural, aliases in _ALIASES.items() for alias in aliases}
 _CLUSTER_SCOPED = frozenset(
     {
@@ -80,3 +82,10 @@ def usual_naming(name: str) -> Naming:
     lower = name.lower()
     plural = _BY_ALIAS.get(lower, lower)
     return Naming(plural, plural.partition(".")[0] not in _CLUSTER_SCOPED)
+
+
+def counted(count: int, resource: str) -> str:
+    """Return how many objects of a resource there are, in words."""
+    if count != 1:
+        return f"{count} {resource}"
+    return f"1 {_SINGULAR[resource]}" if resource in _SINGULAR else f"1 object of {resource}"

@@ -57,7 +57,13 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     show_default=True,
     help="Backends to measure, separated by commas.",
 )
-@click.option("--seed", type=SEED, default=1, show_default=True, help="Pods and selectors differ.")
+@click.option(
+    "--seed",
+    type=SEED,
+    default=1,
+    show_default=True,
+    help="Pods and selectors are drawn from it: the same seed, the same ones.",
+)
 @click.option(
     "--file",
     "files",

@@ -117,21 +117,25 @@ def _new_backends(ctx: click.Context, param: click.Parameter, value: str | None)
     " first.",
 )
 @click.option(
-    "--namespaces", type=click.IntRange(1, 10_000), default=4, show_default=True, help="How many."
+    "--namespaces",
+    type=click.IntRange(1, 10_000),
+    default=4,
+    show_default=True,
+    help="Number of namespaces.",
 )
 @click.option(
     "--services",
     type=click.IntRange(1, 100_000),
     default=40,
     show_default=True,
-    help="How many, in all namespaces together.",
+    help="Number of services, in all namespaces together.",
 )
 @click.option(
     "--pods",
     type=click.IntRange(1, 1_000_000),
     default=2_000,
     show_default=True,
-    help="How many, in all namespaces together.",
+    help="Number of pods, in all namespaces together.",
 )
 @click.option(
     "--rate",
@@ -147,7 +151,13 @@ def _new_backends(ctx: click.Context, param: click.Parameter, value: str | None)
     show_default=True,
     help="Seconds for which pods change.",
 )
-@click.option("--seed", type=SEED, default=1, show_default=True, help="Pods and changes differ.")
+@click.option(
+    "--seed",
+    type=SEED,
+    default=1,
+    show_default=True,
+    help="Pods and changes are drawn from it: the same seed, the same ones.",
+)
 @click.option(
     "-o",
     "--output",

@@ -13,7 +13,7 @@ from sqlcache.cli._errors import hold_signals
 from sqlcache.cli._lock import exclusively
 from sqlcache.cli._options import FILE_PREFIX, database_option, labels_option, resource_option
 from sqlcache.cli._progress import loading
-from sqlcache.cli._resources import usual_naming
+from sqlcache.cli._resources import counted, usual_naming
 from sqlcache.dumps import DumpReader
 from sqlcache.objects import Object
 from sqlcache.store import open_store
@@ -109,6 +109,6 @@ def _summary(loaded: Loaded, db: str, resource: str) -> str:
         notes.append(f"passed over {loaded.passed_over} of other resources")
     noted = f" ({', '.join(notes)})" if notes else ""
     return (
-        f"Loaded {loaded.kept} {resource}{noted} from {size_mb:.1f} MB"
+        f"Loaded {counted(loaded.kept, resource)}{noted} from {size_mb:.1f} MB"
         f" into {db} in {loaded.seconds:.1f} s"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sqlcache.cli._options import database_option
-from sqlcache.cli._output import write
+from sqlcache.cli._output import some, write
 from sqlcache.errors import DatabaseError
 
 _FILE = database_option("Database file.", required=True)
@@ -117,7 +117,8 @@ def check(db: str) -> None:
     differences = migrations.check(db)
     write("".join(f"{difference}\n" for difference in differences))
     if differences:
-        raise SchemaDiffersError(db, f"differs from the schema in {len(differences)} places")
+        places = some(len(differences), "place")
+        raise SchemaDiffersError(db, f"differs from the schema in {places}")
     click.echo(f"{db}: as expected", err=True)
 
 

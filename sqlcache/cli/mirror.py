@@ -22,7 +22,7 @@ from sqlcache.cli._options import (
     selector_option,
 )
 from sqlcache.cli._progress import Bar, mirroring, on_terminal
-from sqlcache.cli._resources import names_of
+from sqlcache.cli._resources import counted, names_of
 from sqlcache.client.discovery import ApiResource
 from sqlcache.informer import SharedInformer, SharedInformerFactory
 from sqlcache.objects import ALL_NAMESPACES
@@ -186,7 +186,7 @@ def _follow(
 
 def _counts(informers: dict[str, SharedInformer]) -> str:
     counts = [
-        f"{informer.store.count(ALL_NAMESPACES, EVERYTHING)} {name}"
+        counted(informer.store.count(ALL_NAMESPACES, EVERYTHING), name)
         for name, informer in informers.items()
     ]
     return ", ".join(counts)

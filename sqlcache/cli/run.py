@@ -17,7 +17,7 @@ from sqlcache.cli._cluster import Cluster, Part, cluster_options
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._lock import exclusively
 from sqlcache.cli._options import backend_option, labels_option, path_in, separated
-from sqlcache.cli._output import flush, write, write_json_line
+from sqlcache.cli._output import flush, some, write, write_json_line
 from sqlcache.client import ListWatch
 from sqlcache.controllers.controller import WORKERS
 from sqlcache.controllers.events import EventRecorder
@@ -307,7 +307,8 @@ def _show(cluster: Cluster, settings: _Settings, show: Callable[[Write], None]) 
                 if error is not None:
                     failed += 1
                     _LOG.error("%s: cannot handle %s: %s", controller.name, key, error)
-    click.echo(f"{looked_at} keys looked at, {len(api.writes)} writes, none of them made", err=True)
+    counts = f"{some(looked_at, 'key')} looked at, {some(len(api.writes), 'write')}"
+    click.echo(f"{counts}, none of them made", err=True)
     if failed:
         click.echo(f"Error: {failed} of them could not be worked out", err=True)
         raise click.exceptions.Exit(FAILED)

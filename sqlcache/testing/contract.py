@@ -26,6 +26,11 @@ Elsewhere: what the methods promise (sqlcache.store.api).
 
 from __future__ import annotations
 
+try:
+    import pytest  # noqa: F401
+except ImportError as error:
+    raise ImportError("sqlcache.testing.contract needs: pip install 'sqlcache[test]'") from error
+
 from sqlcache.testing._contract_content import ContentContract
 from sqlcache.testing._contract_indexes import IndexContract
 from sqlcache.testing._contract_life import LifeContract

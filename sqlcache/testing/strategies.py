@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import strategies as st
+try:
+    from hypothesis import strategies as st
+except ImportError as error:
+    raise ImportError("sqlcache.testing.strategies needs: pip install 'sqlcache[test]'") from error
 
 from sqlcache.objects import Object
 from sqlcache.selectors import EVERYTHING, NOTHING, Operator, Requirement, Selector, SelectorLike

@@ -1,15 +1,13 @@
 """Selectors against the vectors that the real apimachinery computed.
 
 SQLCACHE_GOLDEN names the folder of the vectors; the default is ../shared/golden beside the
-repository.
+repository, or else the sample in tests/data.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,11 +25,11 @@ from sqlcache.selectors import (
     validate_label_key,
     validate_label_value,
 )
+from tests.golden.vectors import vector_file
 
 Case = dict[str, Any]
 
-ROOT = Path(__file__).resolve().parents[2]
-FILE = Path(os.environ.get("SQLCACHE_GOLDEN", ROOT / ".." / "shared" / "golden")) / "selectors.json"
+FILE = vector_file("selectors.json")
 VECTORS: dict[str, Any] = json.loads(FILE.read_bytes()) if FILE.is_file() else {}
 LABEL_SETS: list[dict[str, str] | None] = VECTORS.get("labelSets", [])
 

@@ -21,7 +21,6 @@ which client-go stores and this package refuses.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,22 +52,12 @@ from sqlcache.objects import (
 from sqlcache.store.api import Transaction
 from tests.backends import BACKENDS, OpenStore, open_bounded_store
 from tests.golden.client_go import Careful, ClientGo, UnspecifiedError
+from tests.golden.vectors import vector_file
 
 Case = dict[str, Any]
 Result = dict[str, Any]
 
-ROOT = Path(__file__).resolve().parents[2]
-SHARED = ROOT / ".." / "shared" / "golden" / "store.json"
-SAMPLE = ROOT / "tests" / "data" / "golden" / "store.json"
-
-
-def vector_file() -> Path:
-    if folder := os.environ.get("SQLCACHE_GOLDEN"):
-        return Path(folder) / "store.json"
-    return SHARED if SHARED.is_file() else SAMPLE
-
-
-FILE = vector_file()
+FILE = vector_file("store.json")
 CASES: list[Case] = json.loads(FILE.read_bytes())["cases"] if FILE.is_file() else []
 
 pytestmark = pytest.mark.skipif(not CASES, reason=f"no golden vectors: {FILE} is absent")

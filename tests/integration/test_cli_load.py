@@ -145,6 +145,31 @@ def test_a_missing_dump_is_noticed_before_the_others_are_read(
     assert os.listdir(tmp_path) == ["dump.json"]
 
 
+def test_a_dump_without_a_name(db: str, write: Any) -> None:
+    """What an empty variable of a shell becomes."""
+    assert error("load", write(dump_of(WEB)), "", "--db", db) == "'': No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("resource", "count", "expected"),
+    [
+        ("po", 1, "1 pod "),
+        ("pods", 2, "2 pods "),
+        ("ep", 1, "1 endpoints "),
+        ("widgets.example.com", 1, "1 object of widgets.example.com "),
+    ],
+)
+def test_what_is_loaded_is_counted(db: str, resource: str, count: int, expected: str) -> None:
+    kind = {"po": "Pod", "pods": "Pod", "ep": "Endpoints"}.get(resource, "Widget")
+    version = "example.com/v1" if kind == "Widget" else "v1"
+    objects = [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": f"a{number}"}}
+        for number in range(count)
+    ]
+    result = run("load", "-", "--db", db, "--resource", resource, stdin=dump_of(*objects))
+    assert result.stderr.startswith(f"Loaded {expected}from ")
+
+
 def test_a_file_in_a_folder_that_does_not_exist(write: Any, tmp_path: Path) -> None:
     path = tmp_path / "missing" / "cluster.db"
     message = error("load", write(dump_of(WEB)), "--db", f"sqlite:///{path}")
@@ -165,6 +190,32 @@ def test_a_file_that_is_not_ours_is_not_touched(write: Any, tmp_path: Path, made
     before = path.read_bytes() if path.is_file() else b""
     assert str(path) in error("load", write(dump_of(WEB)), "--db", f"sqlite:///{path}")
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("wrong", ["foreign", "newer", "cut short"])
+@pytest.mark.parametrize("command", ["load", "get"])
+def test_a_file_that_is_refused_gets_none_beside_it(
+    write: Any, tmp_path: Path, command: str, wrong: str
+) -> None:
+    """Even a reader of SQLite makes some beside a file in WAL mode."""
+    path = tmp_path / "other.db"
+    dump, db = write(dump_of(WEB)), f"sqlite:///{path}"
+    if wrong != "foreign":
+        run("load", dump, "--db", db)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    connection.execute("CREATE TABLE t (x)")
+    if wrong == "newer":
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    connection.close()
+    if wrong == "cut short":
+        os.truncate(path, path.stat().st_size - 4096)
+    before = path.read_bytes(), sorted(os.listdir(tmp_path))
+    options = [dump] if command == "load" else ["pods"]
+    assert str(path) in error(command, *options, "--db", db)
+    after = path.read_bytes(), sorted(os.listdir(tmp_path))
+    assert after == before
 
 
 @pytest.mark.parametrize(

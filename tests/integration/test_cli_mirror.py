@@ -236,8 +236,8 @@ class TestMirror:
         with mirror(*wanted) as running:
             running.wait_for(IN_SYNC, stream="stderr")
             assert running.stderr.startswith(
-                "Mirroring 1 widgets.example.com, 1 pods, 1 pods.example.com,"
-                " 1 globals.example.com, 1 leases.coordination.k8s.io into "
+                "Mirroring 1 object of widgets.example.com, 1 pod, 1 object of pods.example.com,"
+                " 1 object of globals.example.com, 1 object of leases.coordination.k8s.io into "
             )
         for name in ("widgets", "wd", "Widget", "widgets.example.com", "widget.example"):
             assert get(db, name, "-n", "shop", "-o", "name") == "widget.example.com/w\n"

@@ -217,11 +217,38 @@ class TestMigrate:
 
         connection = sqlite3.connect(db.removeprefix("sqlite:///"))
         connection.execute("ALTER TABLE object ADD COLUMN surprise TEXT")
+        result = run("migrate", "check", "--db", db)
+        assert (result.exit_code, result.stdout) == (1, "column object.surprise is not expected\n")
+        assert result.stderr.endswith("differs from the schema in 1 place\n")
+        connection.executescript(
+            "DROP TABLE dictionary; CREATE TABLE extra (a); CREATE INDEX more ON resource (source);"
+            "DROP INDEX object_by_scope; ALTER TABLE resource DROP COLUMN version;"
+            "DROP TABLE sequence;"
+            "CREATE TABLE sequence (name TEXT NOT NULL PRIMARY KEY, value TEXT);"
+            "DROP TABLE label_key;"
+            "CREATE TABLE label_key"
+            " (id INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, n INTEGER NOT NULL)"
+        )
         connection.close()
         result = run("migrate", "check", "--db", db)
-        assert result.exit_code == 1
-        assert "surprise" in result.stdout
-        assert result.stderr.endswith("differs from the schema in 1 places\n")
+        assert sorted(result.stdout.splitlines()) == [
+            "column object.surprise is not expected",
+            "column resource.version is missing",
+            "column sequence.value has nullable True, not False",
+            "column sequence.value has type TEXT, not BIGINT",
+            "constraint without name of table label_key is missing",
+            "index more of table resource is not expected",
+            "index object_by_scope of table object is missing",
+            "table dictionary is missing",
+            "table extra is not expected",
+        ]
+        assert result.stderr.endswith("differs from the schema in 9 places\n")
+
+    def test_tables_that_are_all_missing(self, db: str) -> None:
+        run("migrate", "downgrade", "base", "--db", db)
+        lines = run("migrate", "check", "--db", db).stdout.splitlines()
+        assert "table object is missing" in lines
+        assert all(line.endswith(" is missing") for line in lines)
 
     def test_unknown_revision(self, db: str) -> None:
         assert "nonsense" in error("migrate", "upgrade", "nonsense", "--db", db)

@@ -128,6 +128,7 @@ def test_yaml_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "expected"),
     [
         (FileNotFoundError(2, "No such file or directory", "x"), "x: No such file or directory"),
+        (FileNotFoundError(2, "No such file or directory", ""), "'': No such file or directory"),
         (OSError(2, "Not there", "a", None, "b"), "a: b: Not there"),
         (OSError("without a number"), "without a number"),
         (DatabaseError("x.db", "is full"), "x.db: is full"),

@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 
@@ -63,3 +65,22 @@ def test_names_of_the_package_are_there_when_they_are_asked_for() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("module 'sqlcache' has no attribute 'nothing'\n", "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "module", "extra"),
+    [
+        ("aiohttp", "sqlcache.testing.apiserver", "testing"),
+        ("aiohttp", "sqlcache.testing.apiserver.server", "testing"),
+        ("pytest", "sqlcache.testing.contract", "test"),
+        ("hypothesis", "sqlcache.testing.strategies", "test"),
+    ],
+)
+def test_what_needs_an_extra_names_it(missing: str, module: str, extra: str) -> None:
+    """In a process of its own: here all of them are imported already."""
+    script = f"import sys; sys.modules[{missing!r}] = None; import {module}"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    name = ".".join(module.split(".")[:3])
+    last = f"ImportError: {name} needs: pip install 'sqlcache[{extra}]'"
+    assert done.stderr.splitlines()[-1] == last

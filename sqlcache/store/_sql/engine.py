@@ -339,8 +339,34 @@ def check_file(path: str) -> None:
         raise NotACacheError(path, "is a directory")
     if Path(path).exists() and not Path(path).is_file():
         raise NotACacheError(path, "is no regular file")
+    before = _at_rest(path)
+    if before is None:
+        _check_content(path, "mode=ro")
+        return
+    # Even to read, SQLite makes files beside one in WAL mode, and leaves them there. It does not
+    # if told that nobody writes: so what looks wrong counts only if that was so.
     try:
-        connection = connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+        _check_content(path, "mode=ro&immutable=1")
+    except DatabaseError:
+        if _at_rest(path) == before:
+            raise
+        _check_content(path, "mode=ro")
+
+
+def _at_rest(path: str) -> tuple[int, ...] | None:
+    """Return what changes when a file is written; None if somebody may be writing it."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    if any(Path(f"{path}{end}").exists() for end in ("-wal", "-journal")):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_content(path: str, how: str) -> None:
+    try:
+        connection = connect(f"{Path(path).absolute().as_uri()}?{how}", uri=True)
         try:
             if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 return

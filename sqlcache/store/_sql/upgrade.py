@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from sqlcache.errors import SchemaVersionError
 
@@ -102,7 +103,7 @@ def engine_connection(connection: sqlite3.Connection) -> Connection:
 
 
 def differences(connection: sqlite3.Connection) -> list[str]:
-    """Return how a database's tables differ from the metadata; [] if they do not."""
+    """Return how a database's tables differ from the metadata, in words; [] if they do not."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -112,7 +113,25 @@ def differences(connection: sqlite3.Connection) -> list[str]:
         context = MigrationContext.configure(
             outer, opts={"compare_type": True, "compare_server_default": True}
         )
-        return [str(difference) for difference in compare_metadata(context, METADATA)]
+        found = compare_metadata(context, METADATA)
+        # What differs in a column that both have comes as a list of its own.
+        flat = chain.from_iterable(each if isinstance(each, list) else [each] for each in found)
+        return [_in_words(*each) for each in flat]
+
+
+def _in_words(kind: str, *what: Any) -> str:
+    """Return one of Alembic's differences in words; it tells what would make the tables equal."""
+    verb, _, noun = kind.partition("_")
+    if verb == "modify":
+        _, table, column, _, found, expected = what
+        return f"column {table}.{column} has {noun} {found}, not {expected}"
+    if noun == "column":
+        name = f"{what[1]}.{what[2].name}"
+    elif noun == "table":
+        name = what[0].name
+    else:
+        name = f"{what[0].name or 'without name'} of table {what[0].table.name}"
+    return f"{noun} {name} is {'missing' if verb == 'add' else 'not expected'}"
 
 
 @cache

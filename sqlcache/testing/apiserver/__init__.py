@@ -28,6 +28,13 @@ It shares no code with the informer and the client that it tests, only selectors
 The reference is kube-apiserver 1.36, compared in tests/golden/test_apiserver.py.
 """
 
+try:
+    import aiohttp  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "sqlcache.testing.apiserver needs: pip install 'sqlcache[testing]'"
+    ) from error
+
 from sqlcache.testing.apiserver.faults import Fault, Faults, Target
 from sqlcache.testing.apiserver.http import RequestRecord
 from sqlcache.testing.apiserver.resources import Resource, custom_resource
