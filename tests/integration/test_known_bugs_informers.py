@@ -362,6 +362,7 @@ def test_i15_nothing_piles_up(store: Indexer, clock: VirtualClock) -> None:
         gc.collect()
 
     informer = informer_of(list_watch, store, clock)
+    gc.freeze()  # thousands of other tests, which each collection below would walk
     informer.add_handler(HandlerFuncs())
     with informer:
         clock.run_until(informer.has_synced)

@@ -67,6 +67,7 @@ def test_memory_is_flat_over_relists(backend: str, tmp_path: Path) -> None:
         with SharedInformer(prepared, store, backoff=quick) as informer:
             informer.add_handler(HandlerFuncs(on_add=count, on_update=count))
             wait_until(lambda: told == PODS, "the adds")
+            gc.freeze()  # thousands of other tests, which each collection below would walk
             tracemalloc.start()
             try:
                 traced = []
