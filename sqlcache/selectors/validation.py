@@ -76,6 +76,14 @@ def validate_label_value(text: str) -> list[str]:
     return errors
 
 
+def is_dns_subdomain(text: str) -> bool:
+    """Return whether a text is a DNS subdomain of RFC 1123, of at most 253 bytes.
+
+    Source: apimachinery content.IsDNS1123Subdomain.
+    """
+    return byte_length(text) <= _SUBDOMAIN_MAX_BYTES and bool(_SUBDOMAIN.fullmatch(text))
+
+
 def _prefix_errors(prefix: str) -> list[str]:
     if not prefix:
         return ["prefix part must be non-empty"]

@@ -279,7 +279,7 @@ class BaseStore(ABC):
         return self.get_by_key(self._key(obj))
 
     def get_by_key(self, key: str) -> Object | None:
-        self._check_text("key", key)
+        self._check_argument("key", key)
         found = self._get_by_key(key)
         if found is not None and self._detector:
             self._detector.check([found])
@@ -303,21 +303,21 @@ class BaseStore(ABC):
         return self._walk_keys()
 
     def select(self, namespace: str, selector: SelectorLike) -> Objects:
-        self._check_text("namespace", namespace)
+        self._check_argument("namespace", namespace)
         return self._checked(self._select(namespace, as_selector(selector)))
 
     def selecting(self, namespace: str, labels: Mapping[str, str] | None) -> Objects:
-        self._check_text("namespace", namespace)
+        self._check_argument("namespace", namespace)
         if self._selector_func is None:
             raise NoSelectorsError(self.resource)
         return self._checked(self._selecting(namespace, _checked_labels(labels)))
 
     def count(self, namespace: str, selector: SelectorLike) -> int:
-        self._check_text("namespace", namespace)
+        self._check_argument("namespace", namespace)
         return self._count(namespace, as_selector(selector))
 
     def explain(self, namespace: str, selector: SelectorLike) -> Explanation:
-        self._check_text("namespace", namespace)
+        self._check_argument("namespace", namespace)
         return self._explain(namespace, as_selector(selector))
 
     def stats(self) -> StoreStats:
@@ -334,12 +334,12 @@ class BaseStore(ABC):
 
     def by_index(self, index_name: str, value: str) -> Objects:
         self._index_func(index_name)
-        self._check_text("index value", value)
+        self._check_argument("index value", value)
         return self._checked(self._by_index(index_name, (value,)))
 
     def index_keys(self, index_name: str, value: str) -> Keys:
         self._index_func(index_name)
-        self._check_text("index value", value)
+        self._check_argument("index value", value)
         return sorted(self._index_keys(index_name, value))
 
     def list_index_func_values(self, index_name: str) -> Keys:
@@ -390,8 +390,8 @@ class BaseStore(ABC):
         if self._closed:
             raise StoreClosedError
 
-    def _check_text(self, what: str, value: Any) -> None:
-        """Check that the store is open, too: one call, for what readers do all the time."""
+    def _check_argument(self, what: str, value: Any) -> None:
+        """Check that the store is open and an argument is text: in one call, for it comes often."""
         if self._closed:
             raise StoreClosedError
         if not isinstance(value, str):

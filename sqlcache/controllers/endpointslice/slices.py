@@ -8,7 +8,6 @@ Source: endpointslice utils.go; endpointslice/util endpointset.go, controller_ut
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlcache.client.api import Resource
@@ -16,6 +15,7 @@ from sqlcache.controllers.endpointslice.ports import NO_PORTS, Port, Ports, port
 from sqlcache.controllers.services import HEADLESS_LABEL, is_headless
 from sqlcache.controllers.triggers import TRIGGER_TIME_ANNOTATION
 from sqlcache.objects import Object, labels_of
+from sqlcache.selectors.validation import is_dns_subdomain
 
 AddressType: TypeAlias = Literal["IPv4", "IPv6"]
 Endpoint: TypeAlias = dict[str, Any]
@@ -27,9 +27,6 @@ MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 MANAGER = "endpointslice-controller.k8s.io"
 _RESERVED_LABELS = (SERVICE_NAME_LABEL, MANAGED_BY_LABEL, HEADLESS_LABEL)
 _TYPE = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice"}
-_NAME_MAX_BYTES = 253  # of a DNS subdomain
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class Identity(NamedTuple):
@@ -228,5 +225,4 @@ def _name_prefix(service_name: str) -> str:
     Source: endpointslice utils.go getEndpointSlicePrefix; apimachinery NameIsDNSSubdomain.
     """
     completed = f"{service_name[:-1]}a"  # upstream tries one character less than it will send
-    fits = len(completed) <= _NAME_MAX_BYTES and _SUBDOMAIN.fullmatch(completed)
-    return f"{service_name}-" if fits else service_name
+    return f"{service_name}-" if is_dns_subdomain(completed) else service_name
