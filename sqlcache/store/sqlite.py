@@ -35,11 +35,10 @@ from sqlcache.store._base import (
     index_values,
     unsound,
 )
-from sqlcache.store._sql import selection, statistics
+from sqlcache.store._sql import postings, selection, statistics
 from sqlcache.store._sql.compression import Compressor, Training, library
 from sqlcache.store._sql.counted import Query, reader, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
-from sqlcache.store._sql.difference import Postings
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.label_index import LabelIndex
 from sqlcache.store._sql.label_keys import LabelKeys
@@ -48,7 +47,7 @@ from sqlcache.store._sql.packed import OBJECT_BYTES, PackedShelf, batched, keys_
 from sqlcache.store._sql.selecting import FiledSelectors, content_version
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import MEMBER_BYTES, HotViews, Write
-from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
+from sqlcache.store._sql.writer import Plan, Writer, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 from sqlcache.store.labels import LabelPolicy
 
@@ -233,8 +232,8 @@ class SqliteStore(BaseStore):
         ):
             query = reader(connection)
             gone = set(self._shelf.ids(query, resource))
-            postings: Postings = {}
-            waiting = 0
+            waiting: dict[int, list[int]] = {}  # postings, for a few large statements
+            number_waiting = 0
             for batch in _plannable(rows):
                 latest = list({row.key: row for row in batch}.values())
                 plan = self._writer.plan(query, resource, labels.keys, latest)
@@ -242,15 +241,15 @@ class SqliteStore(BaseStore):
                     number for number, _ in (*plan.batch.same, *plan.batch.moved)
                 )
                 followers.append(self._shelf.follow(plan.batch))
-                if plan.removed or waiting > _POSTINGS_PER_RUN:
-                    add_postings(connection, postings)
-                    postings, waiting = {}, 0
+                if plan.removed or number_waiting > _POSTINGS_PER_RUN:
+                    postings.add(connection, waiting)
+                    waiting, number_waiting = {}, 0
                 for label_id, object_ids in plan.added.items():
-                    postings.setdefault(label_id, []).extend(object_ids)
-                    waiting += len(object_ids)
+                    waiting.setdefault(label_id, []).extend(object_ids)
+                    number_waiting += len(object_ids)
                 run(connection, plan._replace(added={}))
                 labels.count(plan.distinct)
-            add_postings(connection, postings)
+            postings.add(connection, waiting)
             for ids in batched(gone, _OBJECTS_PER_PLAN):
                 plan = self._writer.plan(query, resource, labels.keys, [], ids)
                 run(connection, plan)
@@ -353,10 +352,11 @@ class SqliteStore(BaseStore):
     def _get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
         sound = [key for key in keys if not unsound(key)]
         with self._reading() as (query, resource):
-            found = self._shelf.find(query, resource, sound)
+            places = self._shelf.find(query, resource, sound)
+            ids = {key: place[0] for key, place in zip(sound, places, strict=True) if place}
             # Not through the hot objects: this is asked for by writers, and once.
-            objects = self._shelf.stored(query, [stored.id for stored in found.values()])
-        return {stored.key: objects[stored.id] for stored in found.values()}
+            objects = self._shelf.stored(query, list(ids.values()))
+        return {key: objects[object_id] for key, object_id in ids.items()}
 
     def _list_keys(self) -> Keys:
         with self._reading() as (query, resource):
@@ -434,8 +434,8 @@ class SqliteStore(BaseStore):
                 keys = filed.matching(query, resource, namespace, labels)
             if not keys:
                 return []
-            stored = self._shelf.find(query, resource, keys)
-            return self._shelf.fetch(query, [each.id for each in stored.values()])
+            places = self._shelf.find(query, resource, keys)
+            return self._shelf.fetch(query, [place[0] for place in places if place])
 
     def _count(self, namespace: str, selector: Selector) -> int:
         if selector == NOTHING:

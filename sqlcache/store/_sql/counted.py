@@ -3,6 +3,10 @@
 `scope`, `label_key` and `label` each give an id to a name and count its members in `n`. They are
 changed the same way: look the names of a batch up in one statement, work out the new counts, and
 write them in one more.
+
+The names of a batch go to SQL as a tree: a JSON object by the first part of a name, of objects by
+the next, and so on. json_each reads it in one pass, where json_extract would parse each name again
+for each part.
 """
 
 from __future__ import annotations
@@ -95,8 +99,9 @@ class CountedTable:
         """Return (id, n) of those names that have a row, by position, in one statement."""
         if not names:
             return {}
-        rows = orjson.loads(query(self._find_sql, (to_json(names),)))
-        return {position: (row_id, n) for position, row_id, n in rows}
+        tree = _tree((name, position) for position, name in enumerate(names))
+        positions, ids, counts = orjson.loads(query(self._find_sql, (tree,)))
+        return dict(zip(positions, zip(ids, counts, strict=True), strict=True))
 
     def change(
         self, query: Query, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
@@ -113,23 +118,26 @@ class CountedTable:
         ids: list[int] = []
         came: list[int] = []
         went: list[int] = []
-        written: list[Name] = []
-        gone: list[Name] = []
+        added: list[tuple[Name, int]] = []
+        counted: list[tuple[Name, int]] = []
         for position, (name, change) in enumerate(zip(names, changes, strict=True)):
-            known = found.get(position)
-            if known is None:
-                known = sequences.next(self.table), 0
+            row_id, n = found.get(position, (0, 0))
+            if not row_id:
+                row_id = sequences.next(self.table)
                 came.append(position)
-            row_id, n = known
+                added.append((name, row_id))
             ids.append(row_id)
             if n + change <= 0:
-                gone.append(name)
                 went.append(position)
             elif change:
-                written.append((*name, row_id, n + change))
+                counted.append((name, n + change))
         # In key order, so that a large batch fills pages from left to right.
-        written.sort()
-        statements = [(self._write_sql, (to_json(written),))] if written else []
+        statements = [
+            (sql, (_tree(sorted(rows)),))
+            for sql, rows in ((self._add_sql, added), (self._count_sql, counted))
+            if rows
+        ]
+        gone = [names[position] for position in went]
         return Counts(ids, [*statements, *self.removals(gone)], came, went)
 
     def removals(self, gone: Sequence[Name]) -> Iterator[Statement]:
@@ -145,30 +153,69 @@ class CountedTable:
     @cached_property
     def _find_sql(self) -> str:
         matched = " AND ".join(
-            f"t.{column} = json_extract(j.value, '$[{position}]')"
-            for position, column in enumerate(self.columns)
+            f"t.{column} = j{depth}.key" for depth, column in enumerate(self.columns)
         )
         return (
-            "SELECT json_group_array(json_array(j.key, t.id, t.n))"
-            f" FROM json_each(?) j CROSS JOIN {self.table} t WHERE {matched}"
+            f"SELECT json_array(json_group_array({self._leaf}), json_group_array(t.id),"
+            f" json_group_array(t.n)) FROM {self._tree_rows} CROSS JOIN {self.table} t"
+            f" WHERE {matched}"
         )
 
     @cached_property
-    def _write_sql(self) -> str:
-        names = ", ".join(self.columns)
-        values = ", ".join(
-            f"json_extract(value, '$[{position}]')" for position in range(len(self.columns) + 2)
-        )
+    def _add_sql(self) -> str:
         return (
-            f"INSERT INTO {self.table} ({names}, id, n) SELECT {values} FROM json_each(?)"
+            f"INSERT INTO {self.table} ({', '.join(self.columns)}, id, n)"
+            f" SELECT {self._name}, {self._leaf}, 0 FROM {self._tree_rows}"
+        )
+
+    @cached_property
+    def _count_sql(self) -> str:
+        """Return what sets counts of names that have a row.
+
+        An UPDATE would have to join, which takes longer than the conflict with the row there.
+        """
+        names = ", ".join(self.columns)
+        return (
+            f"INSERT INTO {self.table} ({names}, id, n)"
+            f" SELECT {self._name}, 0, {self._leaf} FROM {self._tree_rows}"
             f" WHERE true ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
         )
+
+    @property
+    def _tree_rows(self) -> str:
+        deeper = (
+            f"json_each(j{depth - 1}.value) j{depth}" for depth in range(1, len(self.columns))
+        )
+        return " CROSS JOIN ".join(("json_each(?) j0", *deeper))
+
+    @property
+    def _name(self) -> str:
+        return ", ".join(f"j{depth}.key" for depth in range(len(self.columns)))
+
+    @property
+    def _leaf(self) -> str:
+        return f"j{self._depth}.value"
+
+    @property
+    def _depth(self) -> int:
+        return len(self.columns) - 1
 
     @cached_property
     def _remove_sql(self) -> str:
         *prefix, last = self.columns
         matched = "".join(f"{column} = ? AND " for column in prefix)
         return f"DELETE FROM {self.table} WHERE {matched}{last} IN (SELECT value FROM json_each(?))"
+
+
+def _tree(rows: Iterable[tuple[Name, int]]) -> str:
+    """Return names and a number for each as nested JSON objects, one level a part of a name."""
+    root: dict[Any, Any] = {}
+    for name, number in rows:
+        node = root
+        for part in name[:-1]:
+            node = node.setdefault(part, {})
+        node[name[-1]] = number
+    return orjson.dumps(root, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 SCOPES = CountedTable("scope", ("resource_id", "kind", "namespace"))

@@ -8,10 +8,11 @@ Elsewhere: finding out what changes (writer), the objects' own rows (object_rows
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, repeat, zip_longest
 from typing import NamedTuple
 
+from sqlcache.store._base import IndexValues
 from sqlcache.store._sql.counted import (
     LABEL_KEYS,
     LABELS,
@@ -22,6 +23,7 @@ from sqlcache.store._sql.counted import (
 )
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Row
+from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.terms import (
     INDEX_SCOPE,
     Scope,
@@ -29,29 +31,31 @@ from sqlcache.store._sql.terms import (
     pack_ids,
     scope_name,
     terms,
+    value_pairs,
 )
-
-Postings = dict[int, list[int]]  # object ids by label id
 
 
 class Old(NamedTuple):
     """What is stored of an object whose terms change or go.
 
     Attributes:
-        terms, ids: its terms, and their label ids: 0 where a key is not indexed.
-        whole: these are all terms.
+        labels, values: its labels, and its values by index name.
+        ids: the label ids of its labels, then those of its index values; 0 where a key is not
+            indexed.
+        whole: nothing that it had is missing here.
     """
 
     key: str
     namespace: str
-    terms: list[Term]
+    labels: Mapping[str, str]
+    values: IndexValues
     ids: tuple[int, ...]
     whole: bool = True
 
     @property
-    def indexed(self) -> bool:
-        """Return whether any of its terms is an index value; those come last."""
-        return bool(self.terms) and self.terms[-1][0] == INDEX_SCOPE
+    def terms(self) -> list[Term]:
+        """Return its terms, in the order of the ids."""
+        return terms(self.namespace, self.labels, self.values)
 
 
 class Counted(NamedTuple):
@@ -117,7 +121,7 @@ class Difference:
     def leave(self, object_id: int, old: Old) -> None:
         """An object goes."""
         self._scopes[old.namespace] -= 1
-        if old.indexed:
+        if any(old.values.values()):
             self._scopes[INDEX_SCOPE] -= 1
         for term, label_id in zip(old.terms, old.ids, strict=True):
             self._lose(object_id, term, label_id)
@@ -128,23 +132,50 @@ class Difference:
         Terms are compared place by place, which takes no hashing. One that only moved is removed
         and added again, in this order; that is rare.
         """
-        found = terms(row.namespace, row.labels, row.index_values)
         if row.namespace != old.namespace:
             self._scopes[row.namespace] += 1
             self._scopes[old.namespace] -= 1
             self.rescoped.append((object_id, row.namespace))
-        if change := any(row.index_values.values()) - old.indexed:
+        scopes, split = (old.namespace, row.namespace), len(old.labels)
+        ids = self._compared(
+            object_id, scopes, old.labels.items(), row.labels.items(), old.ids[:split]
+        )
+        if old.values or row.index_values:
+            change = any(row.index_values.values()) - any(old.values.values())
             self._scopes[INDEX_SCOPE] += change
+            scopes = INDEX_SCOPE, INDEX_SCOPE
+            before, after = value_pairs(old.values), value_pairs(row.index_values)
+            ids += self._compared(object_id, scopes, before, after, old.ids[split:])
+        self._terms.append((object_id, ids))
+
+    def _compared(
+        self,
+        object_id: int,
+        scopes: tuple[Scope, Scope],
+        old: Iterable[tuple[str, str]],
+        new: Iterable[tuple[str, str]],
+        old_ids: Sequence[int],
+    ) -> list[int]:
+        """Note what differs between pairs of keys and values; return the new ones' ids or ~places.
+
+        Args:
+            object_id: whose they are.
+            scopes: of the old pairs and of the new ones.
+            old, new: the pairs.
+            old_ids: the label ids of the old ones.
+        """
+        old_scope, scope = scopes
+        stays = old_scope == scope
         ids = []
-        for before, after, label_id in zip_longest(old.terms, found, old.ids):
-            if before == after:
+        for before, after, label_id in zip_longest(old, new, old_ids):
+            if before == after and stays:
                 ids.append(label_id)
                 continue
             if before is not None:
-                self._lose(object_id, before, label_id)
+                self._lose(object_id, (old_scope, *before), label_id)
             if after is not None:
-                ids.append(self._gain(object_id, after))
-        self._terms.append((object_id, ids))
+                ids.append(self._gain(object_id, (scope, *after)))
+        return ids
 
     def fill(self, object_id: int, old: Old, wanted: Collection[str]) -> bool:
         """Give an object the postings that it lacks of some label keys; return whether any."""

@@ -51,8 +51,13 @@ class Row(NamedTuple):
 Numbered = tuple[int, Row]  # an object's id, and what it becomes
 
 
+# What is stored of an object whatever its caller does to it later: its id, namespace, digest and
+# the packed ids of its terms. Plain, so that the garbage collector lets go of it: there are many.
+Place = tuple[int, str, bytes, bytes]
+
+
 class Stored(NamedTuple):
-    """What an object is stored under: key, id, namespace, digest and packed ids of its terms."""
+    """A key and the place of what is stored under it."""
 
     key: str
     id: int

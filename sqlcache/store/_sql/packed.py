@@ -24,7 +24,7 @@ from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.members import DecodedMembers
-from sqlcache.store._sql.object_rows import Batch, Stored
+from sqlcache.store._sql.object_rows import Batch, Place, Stored
 from sqlcache.store._sql.shelf import Matches, Shelf
 from sqlcache.store._sql.terms import Scope, digest
 
@@ -36,7 +36,7 @@ OBJECT_BYTES = 8 * 1024  # of JSON, that an object takes of what is kept decoded
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 _BODIES_PER_STATEMENT = 500  # bounds the text that one statement builds, some MB
 
-_STORED = "json_array(j.key, o.key, o.id, s.namespace, hex(o.digest), hex(o.terms))"
+_STORED = "json_array(o.key, o.id, s.namespace, hex(o.digest), hex(o.terms))"
 _FIND = (
     f"SELECT json_group_array({_STORED}) FROM json_each(?) j CROSS JOIN object o CROSS JOIN scope s"
     " WHERE o.key = j.value AND o.resource_id = ? AND s.id = o.scope_id"
@@ -111,15 +111,16 @@ class PackedShelf(Shelf):
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return digest(label_text, index_values)
 
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
         if not keys:
-            return {}
-        return dict(_stored(query(_FIND, (to_json(keys), resource_id))))
+            return []
+        found = dict(_places(query(_FIND, (to_json(keys), resource_id))))
+        return [found.get(key) for key in keys]
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         if not ids:
             return []
-        return [stored for _, stored in _stored(query(_FIND_IDS, (to_json(ids),)))]
+        return [Stored(key, *place) for key, place in _places(query(_FIND_IDS, (to_json(ids),)))]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
         return {object_id: obj for object_id, obj, _ in self._decoded(query, ids)}
@@ -326,6 +327,6 @@ def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
         yield batch
 
 
-def _stored(rows: str) -> Iterator[tuple[int, Stored]]:
-    for position, key, object_id, namespace, *packed in orjson.loads(rows):
-        yield position, Stored(key, object_id, namespace, *map(bytes.fromhex, packed))
+def _places(rows: str) -> Iterator[tuple[str, Place]]:
+    for key, object_id, namespace, digest_hex, terms_hex in orjson.loads(rows):
+        yield key, (object_id, namespace, bytes.fromhex(digest_hex), bytes.fromhex(terms_hex))

@@ -21,7 +21,7 @@ from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
-from sqlcache.store._sql.object_rows import Batch, Stored
+from sqlcache.store._sql.object_rows import Batch, Place, Stored
 from sqlcache.store._sql.terms import Scope, fingerprint
 
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
@@ -59,8 +59,8 @@ class Shelf(ABC):
         """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
-        """Return what is stored under keys, by their position; those not found are left out."""
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
+        """Return what is stored under keys, in their order; None under one that is not there."""
 
     @abstractmethod
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
@@ -139,12 +139,7 @@ class Shelf(ABC):
         """Return the object with a key, or None."""
 
 
-# What an object was stored under, whatever its caller does to it later: its id, namespace, digest
-# and packed terms. A plain tuple of these leaves the garbage collector's sight; a named one stays.
-_Place = tuple[int, str, bytes, bytes]
-
-
-class _Places(dict[str, _Place]):
+class _Places(dict[str, Place]):
     """The places of all objects, by key.
 
     The garbage collector lets go of a dict without tracked values, and has it back as a young one
@@ -172,13 +167,8 @@ class LiveShelf(Shelf):
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return fingerprint(label_text, index_values)
 
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> dict[int, Stored]:
-        place_of = self._places.get
-        return {
-            position: Stored(key, *place)
-            for position, key in enumerate(keys)
-            if (place := place_of(key)) is not None
-        }
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
+        return list(map(self._places.get, keys))
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         keys = [self._keys[object_id] for object_id in ids if object_id in self._keys]

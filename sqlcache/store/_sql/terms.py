@@ -78,9 +78,14 @@ def _index_text(index_values: _Values) -> str:
 def terms(namespace: str, labels: Mapping[str, str], index_values: _Values) -> list[Term]:
     """Return an object's terms: labels first, then index values."""
     found = list(zip(repeat(namespace), labels, labels.values()))
-    for name, values in index_values.items():
-        found += [(INDEX_SCOPE, name, value) for value in values]
+    if index_values:
+        found += [(INDEX_SCOPE, *pair) for pair in value_pairs(index_values)]
     return found
+
+
+def value_pairs(index_values: _Values) -> list[tuple[str, str]]:
+    """Return (index name, value) of each value."""
+    return [(name, value) for name, values in index_values.items() for value in values]
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:

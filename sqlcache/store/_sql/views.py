@@ -35,7 +35,6 @@ from sqlcache.selectors import Selector, SelectorIndex
 from sqlcache.store._sql.difference import Old
 from sqlcache.store._sql.members import Members
 from sqlcache.store._sql.object_rows import Batch, Numbered
-from sqlcache.store._sql.terms import labels_and_values
 from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
@@ -260,7 +259,7 @@ class HotViews:
         return edits
 
     def _of_old(self, old: Old) -> list[_View]:
-        return self._matching(old.namespace, labels_and_values(old.terms)[0])
+        return self._matching(old.namespace, old.labels)
 
     def _matching(self, namespace: str, labels: Mapping[str, str]) -> list[_View]:
         found = self._index.matching(labels, namespace)

@@ -22,18 +22,14 @@ import orjson
 
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
+from sqlcache.store._sql import postings
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
-from sqlcache.store._sql.difference import Difference, Old, Postings
+from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
+from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.shelf import Shelf
-from sqlcache.store._sql.terms import (
-    Term,
-    labels_and_values,
-    scope_of,
-    terms,
-    unpack_ids,
-)
+from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids
 
 _TERMS_BY_ID = (
     "SELECT json_group_array(json_array(l.id, s.kind, s.namespace, k.name, l.value))"
@@ -41,11 +37,6 @@ _TERMS_BY_ID = (
     " WHERE s.resource_id = ? AND l.scope_id = s.id AND k.id = l.key_id"
     " AND l.id IN (SELECT value FROM json_each(?))"
 )
-_PAIRS = (
-    "SELECT CAST(j.key AS INTEGER), m.value FROM json_each(?) j CROSS JOIN json_each(j.value) m"
-)
-_ADD_POSTINGS = f"INSERT INTO posting (label_id, object_id) {_PAIRS}"
-_REMOVE_POSTINGS = f"DELETE FROM posting WHERE (label_id, object_id) IN ({_PAIRS})"
 _ADD_RESOURCE = (
     "INSERT INTO resource (name, resource_version) VALUES (?, '') ON CONFLICT DO NOTHING"
 )
@@ -119,19 +110,20 @@ class Writer:
         fresh: list[Numbered] = []
         changed: list[Stored] = []  # those that move, in their order
         leaving = self._shelf.find_ids(query, gone_ids)
-        found = self._shelf.find(query, resource_id, [row.key for row in rows])
-        for position, row in enumerate(rows):
-            stored = found.get(position)
-            if row.digest is None:
-                if stored is not None:
-                    leaving.append(stored)
-            elif stored is None:
-                fresh.append((sequences.next("object"), row))
-            elif stored.digest == row.digest:
-                same.append((stored.id, row))
+        places = self._shelf.find(query, resource_id, [row.key for row in rows])
+        for row, place in zip(rows, places, strict=True):
+            if place is None:
+                if row.digest is not None:
+                    fresh.append((sequences.next("object"), row))
+                continue
+            object_id, _, digest, _ = place
+            if row.digest == digest:
+                same.append((object_id, row))
+            elif row.digest is None:
+                leaving.append(Stored(row.key, *place))
             else:
-                moved.append((stored.id, row))
-                changed.append(stored)
+                moved.append((object_id, row))
+                changed.append(Stored(row.key, *place))
 
         difference = Difference(keys)
         old = self._old(query, resource_id, [*leaving, *changed])
@@ -210,7 +202,7 @@ class Writer:
         stored = self._shelf.find_ids(query, list(objects))
         for object_id, old in self._old(query, resource_id, stored).items():
             obj = objects[object_id]
-            labels = labels_and_values(old.terms)[0] if old.whole else labels_of(obj)
+            labels = old.labels if old.whole else labels_of(obj)
             text = label_text(old.namespace, labels)
             change = Change(old.key, obj, old.namespace, labels, values(old.key, obj), text)
             rows.append(self.row(change))
@@ -222,12 +214,8 @@ class Writer:
         objects = self._shelf.stored(query, [each.id for each in stored])
         old = {}
         for each in stored:
-            ids = unpack_ids(each.terms)
-            shown = self._shown(objects.get(each.id), each)
-            if shown is not None:
-                old[each.id] = Old(each.key, each.namespace, shown, ids)
-            else:
-                old[each.id] = self._read(query, resource_id, each, ids, objects.get(each.id))
+            obj = objects.get(each.id)
+            old[each.id] = self._shown(obj, each) or self._read(query, resource_id, each, obj)
         return old
 
     def _read(
@@ -235,21 +223,20 @@ class Writer:
         query: Query,
         resource_id: int,
         stored: Stored,
-        ids: tuple[int, ...],
         obj: Object | None,
     ) -> Old:
         """Return what the tables tell of an object that shows other terms now."""
+        ids = unpack_ids(stored.terms)
         by_id = _terms_by_id(query, resource_id, ids)
+        known = [label_id for label_id in ids if label_id in by_id]
+        labels, values = labels_and_values(by_id[label_id] for label_id in known)
         if obj is not None and not self._shelf.shared:  # then only its index values are others
-            labels = terms(stored.namespace, labels_of(obj), {})
-            values = [by_id[label_id] for label_id in ids[len(labels) :]]
-            return Old(stored.key, stored.namespace, labels + values, ids)
-        known = tuple(label_id for label_id in ids if label_id in by_id)
-        found = [by_id[label_id] for label_id in known]
-        return Old(stored.key, stored.namespace, found, known, whole=len(known) == len(ids))
+            return Old(stored.key, stored.namespace, labels_of(obj), values, ids)
+        whole = len(known) == len(ids)
+        return Old(stored.key, stored.namespace, labels, values, tuple(known), whole)
 
-    def _shown(self, obj: Object | None, stored: Stored) -> list[Term] | None:
-        """Return the terms of an object, or None if they are not those it has stored.
+    def _shown(self, obj: Object | None, stored: Stored) -> Old | None:
+        """Return what an object was stored with, or None if it shows something else now.
 
         A caller may have changed it, or an index function may give other values now: only an
         object whose digest is the stored one is believed.
@@ -257,7 +244,7 @@ class Writer:
         if obj is None:
             return None
         try:
-            labels = labels_of(obj)
+            labels = dict(labels_of(obj))  # others may change it even now
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
             text = label_text(stored.namespace, labels)
@@ -266,28 +253,15 @@ class Writer:
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
-        return terms(stored.namespace, labels, values)
+        return Old(stored.key, stored.namespace, labels, values, unpack_ids(stored.terms))
 
 
 def run(connection: sqlite3.Connection, plan: Plan) -> None:
     """Run a plan's statements; the caller holds a write transaction."""
     for sql, parameters in plan.statements:
         connection.execute(sql, parameters)
-    if plan.removed:
-        connection.execute(_REMOVE_POSTINGS, (_ordered(plan.removed),))
-    add_postings(connection, plan.added)
-
-
-def add_postings(connection: sqlite3.Connection, postings: Postings) -> None:
-    """Write postings."""
-    if postings:
-        connection.execute(_ADD_POSTINGS, (_ordered(postings),))
-
-
-def _ordered(postings: Postings) -> str:
-    """Return postings as a JSON object in key order, which fills pages from left to right."""
-    ordered = {label_id: sorted(ids) for label_id, ids in sorted(postings.items())}
-    return orjson.dumps(ordered, option=orjson.OPT_NON_STR_KEYS).decode()
+    postings.remove(connection, plan.removed)
+    postings.add(connection, plan.added)
 
 
 def resource_id(connection: sqlite3.Connection, resource: str) -> int:
