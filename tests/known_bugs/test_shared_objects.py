@@ -111,3 +111,46 @@ def test_indexes_answer_from_what_was_stored(backend: str, tmp_path: Path) -> No
         store.update(pod("a", labels={"app": "db"}))
         assert names(store.select("default", "app=web")) == ["b"]
         assert store.index_keys("app", "db") == ["default/a"]
+
+
+SPOILT: dict[str, dict[str, Any]] = {  # what a caller makes of {"app": "web", "tier": "a"}
+    "value": {"app": "changed", "tier": "a"},
+    "order": {"tier": "a", "app": "web"},
+    "one less": {"tier": "a"},
+    "one more": {"app": "web", "tier": "a", "more": "x"},
+    "none": {},
+    "no text": {"app": None, "tier": "a"},
+    "two that read as one": {"app\0tier": "web\0a"},
+    "one that reads as two": {"app": "tier\0web\0a"},
+}
+AFTERWARDS: tuple[dict[str, str] | None, ...] = (
+    {"app": "db", "tier": "a"},
+    {"app": "changed", "tier": "a"},
+    {"tier": "a"},
+    {},
+    None,
+)
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_a_caller_made_of_labels_leaves_nothing_behind_after_the_next_write(
+    how: str, tmp_path: Path
+) -> None:
+    """The labels that an object had are read from it, to be taken out of the index."""
+    for labels in AFTERWARDS:
+        with BACKENDS["sqlite"](tmp_path) as store, BACKENDS["sqlite"](tmp_path) as fresh:
+            given: Any = pod("a", labels={"app": "web", "tier": "a"})
+            other = pod("b", labels={"app": "web"})
+            store.replace([given, other], "1")
+            given["metadata"]["labels"].clear()
+            given["metadata"]["labels"].update(SPOILT[how])
+            written = [] if labels is None else [pod("a", labels=labels, rv="2")]
+            for obj in written:
+                store.update(obj)
+            if labels is None:
+                store.delete(pod("a"))
+            fresh.replace([*written, other], "2")
+            assert store.stats().label_keys == fresh.stats().label_keys
+            for selector in ("app=web", "app=db", "app", "tier=a", "!tier", "app=changed", "more"):
+                found, expected = (each.select("default", selector) for each in (store, fresh))
+                assert names(found) == names(expected), (labels, selector)
