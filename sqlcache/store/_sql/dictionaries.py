@@ -53,7 +53,7 @@ class Dictionaries:
         """
         self._database, self._compressor = database, compressor
         self._read: dict[int, Dictionary] = {}
-        self._stored: set[int] = set()  # in memory, where nobody else writes
+        self._stored: set[int] = set()  # known to be there, where nobody else writes
 
     def start(self, query: Query, resource_id: int) -> None:
         """Go on with the newest dictionary that is there.
@@ -118,10 +118,15 @@ class Dictionaries:
             shared: whether other processes may write.
         """
         used = {body.dictionary for body in bodies if body and body.dictionary}
-        if all(each.id in self._stored for each in used) and not shared:
+        if not shared and all(each.id in self._stored for each in used):
             return []
         there = set(orjson.loads(query(_IDS, (resource_id,))))
         return [each for each in used if each.id not in there]
+
+    def sweep(self, resource_id: int) -> Statement:
+        """Return what removes the dictionaries that no object needs, but for the newest."""
+        self._stored.clear()  # what compresses objects may go on with one that goes now
+        return _SWEEP, {"resource_id": resource_id}
 
     def noted(self, bodies: Iterable[Body | None]) -> None:
         """Take note that bodies, and with them their dictionaries, were committed."""
@@ -132,11 +137,6 @@ def add(dictionaries: Iterable[Dictionary], version: int, resource_id: int) -> I
     """Yield what puts dictionaries into the database, as part of the write of that version."""
     for each in dictionaries:
         yield _ADD, (resource_id, each.id, version, each.ratio, each.content)
-
-
-def sweep(resource_id: int) -> Statement:
-    """Return what removes the dictionaries that no object needs, but for the newest."""
-    return _SWEEP, {"resource_id": resource_id}
 
 
 def decompress_all(connection: Connection) -> None:

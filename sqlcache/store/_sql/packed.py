@@ -148,10 +148,10 @@ class PackedShelf(Shelf):
         )
         yield from object_rows.remove([stored.id for stored in batch.leaving])
         if missing:
-            yield dictionaries.sweep(resource_id)
+            yield self._dictionaries.sweep(resource_id)
 
     def replaced(self, resource_id: int) -> Iterator[Statement]:
-        yield dictionaries.sweep(resource_id)
+        yield self._dictionaries.sweep(resource_id)
 
     def follow(self, batch: Batch) -> Callable[[], None]:
         return partial(self._follow, batch)
