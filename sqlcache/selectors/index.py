@@ -10,6 +10,7 @@ Promises
 - The answer is that of testing every selector: EVERYTHING matches always, NOTHING never.
 - Memory is bounded by what is in the set; what is removed leaves nothing behind.
 - Adding and removing cost the selector's own terms, whatever the size of the set.
+- Who was interrupted while adding or removing does it again: what is half done is made whole.
 
 Not safe for threads: the owner has a lock.
 
@@ -63,24 +64,22 @@ class SelectorIndex(Generic[K]):
             selector: any.
             scope: where it is asked for.
         """
-        old = self._filed.get(key)
-        if old is not None:
-            if old.scope == scope and old.selector == selector:
-                return
+        filed = self._filed.get(key)
+        if filed is None or filed.scope != scope or filed.selector != selector:
             self.remove(key)
-        members = self._scopes.setdefault(scope, _Scope())
-        term = members.term_for(selector)
-        self._filed[key] = _Filed(scope, selector, term)
-        members.add(key, selector, term)
+            term = self._place(scope).term_for(selector)
+            filed = self._filed[key] = _Filed(scope, selector, term)
+        self._place(scope).add(key, filed.selector, filed.term)
 
     def remove(self, key: K) -> None:
         """Take a selector out. An absent key is no error."""
-        filed = self._filed.pop(key, None)
+        filed = self._filed.get(key)
         if filed is not None:
-            members = self._scopes[filed.scope]
+            members = self._place(filed.scope)
             members.remove(key, filed.term)
-            if not members.count:
+            if not members.filed:
                 del self._scopes[filed.scope]
+            del self._filed[key]
 
     def matching(self, labels: Mapping[str, str] | None, scope: str | None = None) -> list[K]:
         """Return the keys of the selectors that match labels, in no particular order.
@@ -93,6 +92,12 @@ class SelectorIndex(Generic[K]):
         for members in self._places(scope):
             members.match(labels or {}, found)
         return found
+
+    def _place(self, scope: str) -> _Scope[K]:
+        members = self._scopes.get(scope)
+        if members is None:
+            members = self._scopes[scope] = _Scope()
+        return members
 
     def _places(self, scope: str | None) -> Collection[_Scope[K]]:
         if scope is None:
@@ -113,13 +118,13 @@ class _Scope(Generic[K]):
     """The selectors of one scope.
 
     Attributes:
-        count: how many there are.
+        filed: their keys.
     """
 
-    __slots__ = ("_by_key", "_by_label", "_rest", "count")
+    __slots__ = ("_by_key", "_by_label", "_rest", "filed")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.filed: set[K] = set()
         self._by_label: dict[tuple[str, str], _Members[K]] = {}  # as labels.items() has them
         self._by_key: dict[str, _Members[K]] = {}
         self._rest: _Members[K] = {}
@@ -136,7 +141,7 @@ class _Scope(Generic[K]):
 
     def add(self, key: K, selector: Selector, term: Requirement | None) -> None:
         """File a selector under a term."""
-        self.count += 1
+        self.filed.add(key)
         if selector == NOTHING:
             return
         if term is None:
@@ -149,7 +154,7 @@ class _Scope(Generic[K]):
 
     def remove(self, key: K, term: Requirement | None) -> None:
         """Take out a selector that is filed under a term."""
-        self.count -= 1
+        self.filed.discard(key)
         if term is None:
             self._rest.pop(key, None)
         elif term.operator in _BY_KEY:
@@ -184,7 +189,8 @@ def _labels(term: Requirement) -> Iterator[tuple[str, str]]:
 
 
 def _take(filed: dict[L, _Members[K]], place: L, key: K) -> None:
-    members = filed[place]
-    del members[key]
-    if not members:
-        del filed[place]
+    members = filed.get(place)
+    if members is not None:
+        members.pop(key, None)
+        if not members:
+            del filed[place]

@@ -9,6 +9,7 @@ Elsewhere: what of a policy came true in a database (store._sql.label_keys).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,7 @@ Source: kubernetes.io/docs/reference/labels-annotations-taints.
 
 
 _LARGEST = 2**63 - 1  # what the database can count
+_NUMBER = re.compile("-?[0-9]{1,100}")
 
 
 def _label_key(key: object) -> str:
@@ -45,6 +47,14 @@ def _label_key(key: object) -> str:
     if rules := validate_label_key(key):
         raise BackendError(f"{key!r:.300} is no label key: {rules[0]}")
     return key
+
+
+def _label_keys(name: str, keys: object) -> frozenset[str]:
+    if isinstance(keys, str):
+        raise BackendError(f"{name} is a collection of label keys, not the text {keys!r}")
+    if not isinstance(keys, Iterable):
+        raise BackendError(f"{name} is a collection of label keys, not {keys!r:.40}")
+    return frozenset(map(_label_key, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,8 @@ class LabelPolicy:
             waits for that.
 
     Raises:
-        BackendError: both `allow` and `deny`, what is no label key, or a limit less than 1.
+        BackendError: both `allow` and `deny`, what is no label key, a limit less than 1, or what is
+            of another type.
     """
 
     allow: Iterable[str] | None = None
@@ -69,19 +80,18 @@ class LabelPolicy:
     on_demand: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("allow", "deny"):
-            keys = getattr(self, name)
-            if isinstance(keys, str):
-                raise BackendError(f"{name} is a collection of label keys, not the text {keys!r}")
-            if keys is not None:
-                object.__setattr__(self, name, frozenset(map(_label_key, keys)))
+        if self.allow is not None:
+            object.__setattr__(self, "allow", _label_keys("allow", self.allow))
+        object.__setattr__(self, "deny", _label_keys("deny", self.deny))
         if self.allow is not None and self.deny:
             raise BackendError(
                 "allow names all keys that may be indexed: give it or deny, not both"
             )
         limit = self.distinct_limit
-        if limit is not None and not 1 <= limit <= _LARGEST:
-            raise BackendError(f"distinct_limit is 1 or more, below 2**63, not {limit}")
+        if limit is not None and (type(limit) is not int or not 1 <= limit <= _LARGEST):
+            raise BackendError(f"distinct_limit is 1 or more, below 2**63, not {limit!r:.40}")
+        if not isinstance(self.on_demand, bool):
+            raise BackendError(f"on_demand is True or False, not {self.on_demand!r:.40}")
 
     def allows(self, key: str) -> bool:
         """Return whether a key may be indexed, the limit aside."""
@@ -128,10 +138,9 @@ def _part(word: str) -> tuple[str, Any]:
         keys = set(value.split(","))
         return "deny", keys - {"churning"} | CHURNING_LABELS if "churning" in keys else keys
     if name == "limit":
-        try:
-            return "distinct_limit", int(value)
-        except ValueError:
-            raise BackendError(f"a limit is a number, not {value!r:.40}") from None
+        if not _NUMBER.fullmatch(value):  # int() takes more: "1_000", the digits of other scripts
+            raise BackendError(f"a limit is a number, not {value!r:.40}")
+        return "distinct_limit", int(value)
     if word == "on-demand":
         return "on_demand", True
     raise BackendError(_FORM)

@@ -310,6 +310,31 @@ def test_a_writer_killed_while_it_trains_and_compresses_leaves_a_sound_file(path
                 assert obj == noise(int(number), seed)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_no_object_outlives_its_dictionary_whatever_is_written(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Writes of several batches, which dictionaries come and go between, and none at all."""
+    monkeypatch.setattr("sqlcache.store.sqlite._OBJECTS_PER_PLAN", 16)
+    random = Random(seed)
+    with (
+        OftenTrained(None, objects="packed", hot_objects=0) as store,
+        sqlcache.open_store("dict") as model,
+    ):
+        for rv in range(30):
+            count = random.choice([0, 0, 1, 20, 100])
+            first = random.randrange(100)
+            seeds = random.choice(["a", "ab", "cdefgh"])
+            objs = [noise(first + n, seeds[n * len(seeds) // count]) for n in range(count)]
+            kind = random.choice(["replace", "ADDED", "DELETED"])
+            for each in (store, model):
+                if kind == "replace":
+                    each.replace(objs, str(rv))
+                else:
+                    each.apply({"type": kind, "object": obj} for obj in objs)
+            assert by_key(store.list()) == by_key(model.list())
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_libraries_read_each_other(name: str) -> None:
     samples = [orjson.dumps(noise(number, "a")) for number in range(32)]

@@ -69,7 +69,7 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_empty_is_kept(self) -> None:
         for scope in self.index._scopes.values():
-            assert scope.count
+            assert scope.filed
             for members in (*scope._by_label.values(), *scope._by_key.values()):
                 assert members
 

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlcache.objects import Object
-from sqlcache.selectors import parse
+from sqlcache.selectors import SelectorIndex, parse, service_selector
 from sqlcache.store import ObjectMode, open_store
 from sqlcache.store._sql import views
+from sqlcache.store._sql.members import DecodedMembers, Members
+from sqlcache.store._sql.selecting import FiledSelectors
+from sqlcache.store._sql.views import HotViews
 from sqlcache.store.api import Indexer
 from sqlcache.store.sqlite import SqliteStore
 from sqlcache.testing.factories import pod
@@ -98,10 +101,14 @@ def assert_bounded(store: SqliteStore, limit: int) -> None:
     shown = [sum(len(block) for block in view.blocks) for view in views._views.values()]
     assert [view.members for view in views._views.values()] == shown
     assert views._count == stats.members == sum(shown)
-    assert views._bytes == sum(
-        1_024 + members * view.member_bytes
-        for members, view in zip(shown, views._views.values(), strict=True)
-    )
+    members = views._members
+    assert views._own_bytes == sum(view.own_bytes for view in views._views.values())
+    assert views._bytes == views._own_bytes + 8 * sum(shown) + members.size_bytes
+    if isinstance(members, DecodedMembers):
+        blocks = [block for view in views._views.values() for block in view.blocks]
+        held = {number for block in blocks for number in block}
+        assert members.by_id.keys() == members._sizes.keys() == members._views.keys() == held
+        assert members.size_bytes == sum(members._sizes.values())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -240,3 +247,133 @@ def test_without_views() -> None:
         stats = store.stats().views
         assert stats is not None
         assert (stats.views, stats.members, stats.hits) == (0, 0, 0)
+
+
+def test_views_of_long_selectors_stay_within_their_bound() -> None:
+    """What is asked may take more than what is found."""
+
+    def asked(number: int) -> str:
+        return f"n in ({','.join(f'v{number}-{each}' for each in range(400))})"
+
+    with SqliteStore(hot_members=100_000) as store:
+        store.add(pod("a", labels={"n": "v7-7"}))
+        for number in range(40):
+            for _ in range(2):
+                store.select("default", asked(number))
+        assert_bounded(store, 100_000)
+        assert 1 <= len(store._views._views) <= 4
+        store.select("default", "!x")
+        assert all(isinstance(each, int) for each in store._views._asked)
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_views_of_members_that_grow_stay_within_their_bound(first: int) -> None:
+    """A view that was kept without members, or with small ones."""
+
+    def sized(number: int, size_bytes: int) -> Object:
+        obj = pod(f"p{number}", labels={"app": "web"})
+        obj["metadata"]["annotations"] = {"text": "x" * size_bytes}
+        return obj
+
+    with SqliteStore(objects="packed", hot_objects=50) as store:
+        store.add(pod("other"))
+        store.apply([{"type": "ADDED", "object": sized(number, 0)} for number in range(first)])
+        for size_bytes in (100, 10_000, 100_000, 300_000):
+            for number in range(20):
+                store.apply([{"type": "MODIFIED", "object": sized(number, size_bytes)}])
+                for _ in range(3):
+                    found = store.select("", "app=web")
+                assert sized(number, size_bytes) in found
+                assert_bounded(store, 50)
+        assert not store._views._views
+
+
+class _Interrupted(KeyboardInterrupt):
+    pass
+
+
+STEPS: list[tuple[type, str]] = [
+    (HotViews, "_follow"),
+    (HotViews, "_edits"),
+    (HotViews, "_show"),
+    (HotViews, "_make_room"),
+    (HotViews, "_clear"),
+    (DecodedMembers, "follow"),
+    (DecodedMembers, "enter"),
+    (DecodedMembers, "leave"),
+    (DecodedMembers, "_left"),
+    (Members, "show"),
+    (SelectorIndex, "add"),
+    (SelectorIndex, "remove"),
+    (views._Edit, "add"),
+    (views._Edit, "remove"),
+    (FiledSelectors, "_follow"),
+]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("limit", [10_000, 10])
+def test_no_wrong_answer_follows_an_interruption(
+    mode: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One Ctrl-C before, or right after, each step of a write or of keeping a view."""
+    random = Random(limit)
+    armed: list[tuple[type, str, bool]] = []
+
+    def interrupting(owner: type, name: str) -> None:
+        original = getattr(owner, name)
+
+        def step(*args: Any, **options: Any) -> Any:
+            if armed == [(owner, name, False)]:
+                armed.clear()
+                raise _Interrupted
+            returned = original(*args, **options)
+            if armed == [(owner, name, True)]:
+                armed.clear()
+                raise _Interrupted
+            return returned
+
+        monkeypatch.setattr(owner, name, step)
+
+    def a_pod(rv: int) -> Object:
+        app, tier = random.choice(["web", "db"]), random.choice("123")
+        obj = pod(
+            f"p{random.randrange(8)}",
+            random.choice(["shop", "lab"]),
+            labels={"app": app, "tier": tier},
+            rv=str(rv),
+        )
+        return {**obj, "spec": {"selector": {"app": random.choice(["web", "db"])}}}
+
+    def event(rv: int) -> dict[str, Any]:
+        return {"type": random.choice(["MODIFIED", "DELETED"]), "object": a_pod(rv)}
+
+    def asked(store: Indexer, again: int) -> list[Any]:
+        answers: list[Any] = []
+        for namespace, selector in QUESTIONS:
+            for _ in range(again):
+                found = keyed(store.select(namespace, selector))
+            answers.append(found)
+        selecting = [store.selecting(name, {"app": app}) for name in NAMESPACES for app in ("web",)]
+        return [*answers, *map(keyed, selecting)]
+
+    for each in STEPS:
+        interrupting(*each)
+    interrupted = 0
+    model = open_store("dict", selector_func=service_selector)
+    with opened(
+        mode, tmp_path, hot_members=limit, hot_objects=8, selector_func=service_selector
+    ) as store:
+        for rv, (owner, name) in enumerate(STEPS * 4, 1):
+            events = [event(rv) for _ in range(3)]
+            armed[:] = [(owner, name, rv > len(STEPS) * 2)]
+            try:
+                store.apply(events)
+                asked(store, 1)
+            except _Interrupted:
+                interrupted += 1
+            armed.clear()
+            model.apply(events)  # all of these steps come after the commit
+            assert asked(store, 2) == asked(model, 1), f"after {owner.__name__}.{name}"
+            assert_bounded(store, limit)
+    assert interrupted > 15

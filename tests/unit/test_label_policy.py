@@ -58,6 +58,10 @@ def test_text_tells_a_policy(text: str, policy: LabelPolicy) -> None:
         ("limit=", "'limit=': a limit is a number, not ''"),
         ("limit", "'limit': a limit is a number"),
         ("limit=1.5", "a limit is a number, not '1.5'"),
+        ("limit=1_000", "a limit is a number, not '1_000'"),
+        ("limit=+5", "a limit is a number, not '+5'"),
+        ("limit=\u0663", "a limit is a number, not '\u0663'"),
+        ("limit=" + "9" * 5_000, "a limit is a number, not '999"),
         ("deny=a deny=b", "'deny=b': that is there twice"),
     ],
 )
@@ -80,6 +84,12 @@ def test_text_that_tells_none_is_named(text: str, says: str) -> None:
         ({"distinct_limit": 0}, "distinct_limit is 1 or more"),
         ({"distinct_limit": -5}, "not -5"),
         ({"distinct_limit": 2**63}, "below 2**63"),
+        ({"distinct_limit": True}, "not True"),
+        ({"distinct_limit": 1.5}, "not 1.5"),
+        ({"distinct_limit": "5"}, "not '5'"),
+        ({"on_demand": "no"}, "on_demand is True or False, not 'no'"),
+        ({"deny": None}, "deny is a collection of label keys, not None"),
+        ({"allow": 5}, "allow is a collection of label keys, not 5"),
     ],
 )
 def test_policy_that_means_nothing_is_refused(options: dict[str, Any], says: str) -> None:

@@ -181,6 +181,11 @@ class Body(NamedTuple):
     dictionary: Dictionary | None = None
     plain_bytes: int | None = None
 
+    @property
+    def length(self) -> int:
+        """Return the length of the JSON in bytes."""
+        return len(self.content) if self.plain_bytes is None else self.plain_bytes
+
     def decoded(self) -> Object:
         """Return the object."""
         plain = self.dictionary.decompress(self.content) if self.dictionary else self.content

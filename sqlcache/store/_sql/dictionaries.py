@@ -53,7 +53,7 @@ class Dictionaries:
         """
         self._database, self._compressor = database, compressor
         self._read: dict[int, Dictionary] = {}
-        self._stored: set[int] = set()  # in memory, where nobody else writes
+        self._stored: set[int] = set()  # known to be there, where nobody else writes
 
     def start(self, query: Query, resource_id: int) -> None:
         """Go on with the newest dictionary that is there.
@@ -79,13 +79,13 @@ class Dictionaries:
         """
         dictionary = self._read.get(dictionary_id)
         if dictionary is None:
-            used = library()
-            if used is None:
+            found = library()
+            if found is None:
                 raise CompressedError(self._database, _NO_LIBRARY)
             content, ratio = (query(sql, (dictionary_id,)) for sql in (_CONTENT, _RATIO))
             if content is None:
                 raise CompressedError(self._database, f"dictionary {dictionary_id} is missing")
-            dictionary = Dictionary(used, content, ratio)
+            dictionary = Dictionary(found, content, ratio)
             if len(self._read) >= _KEPT:
                 self._read.clear()
             self._read[dictionary_id] = dictionary
@@ -117,26 +117,31 @@ class Dictionaries:
             bodies: about to be written.
             shared: whether other processes may write.
         """
-        used = {body.dictionary for body in bodies if body and body.dictionary}
-        if all(each.id in self._stored for each in used) and not shared:
+        needed = used(bodies)
+        if not shared and all(each.id in self._stored for each in needed):
             return []
         there = set(orjson.loads(query(_IDS, (resource_id,))))
-        return [each for each in used if each.id not in there]
+        return [each for each in needed if each.id not in there]
 
-    def noted(self, bodies: Iterable[Body | None]) -> None:
-        """Take note that bodies, and with them their dictionaries, were committed."""
-        self._stored.update(body.dictionary.id for body in bodies if body and body.dictionary)
+    def sweep(self, resource_id: int) -> Statement:
+        """Return what removes the dictionaries that no object needs, but for the newest."""
+        self._stored.clear()  # what compresses objects may go on with one that goes now
+        return _SWEEP, {"resource_id": resource_id}
+
+    def noted(self, ids: Iterable[int]) -> None:
+        """Take note that dictionaries are there, now that rows that need them are committed."""
+        self._stored.update(ids)
+
+
+def used(bodies: Iterable[Body | None]) -> set[Dictionary]:
+    """Return the dictionaries that bodies need."""
+    return {body.dictionary for body in bodies if body and body.dictionary}
 
 
 def add(dictionaries: Iterable[Dictionary], version: int, resource_id: int) -> Iterator[Statement]:
     """Yield what puts dictionaries into the database, as part of the write of that version."""
     for each in dictionaries:
         yield _ADD, (resource_id, each.id, version, each.ratio, each.content)
-
-
-def sweep(resource_id: int) -> Statement:
-    """Return what removes the dictionaries that no object needs, but for the newest."""
-    return _SWEEP, {"resource_id": resource_id}
 
 
 def decompress_all(connection: Connection) -> None:

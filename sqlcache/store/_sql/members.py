@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqlcache.objects import Object
-from sqlcache.store._sql.object_rows import Batch, Numbered
+from sqlcache.store._sql.object_rows import Batch, Numbered, Row
 
 
 class Members(ABC):
@@ -21,16 +21,18 @@ class Members(ABC):
 
     Attributes:
         by_id: the objects. Only `show` changes or removes those that a view has.
+        size_bytes: of the JSON of the objects that nobody else holds.
     """
 
     def __init__(self) -> None:
         self.by_id: dict[int, Object] = {}
+        self.size_bytes = 0
         self._coming: dict[int, Object] = {}
         self._going: list[int] = []
 
     @abstractmethod
-    def enter(self, members: Iterable[tuple[int, Object]]) -> None:
-        """A view has come with these members."""
+    def enter(self, members: Iterable[tuple[int, Object]], each_bytes: int) -> None:
+        """A view has come with these members, of so many bytes on average."""
 
     @abstractmethod
     def leave(self, ids: Iterable[int]) -> None:
@@ -69,7 +71,7 @@ class LiveMembers(Members):
         self._coming.pop(object_id, None)
         self._going.append(object_id)
 
-    def enter(self, members: Iterable[tuple[int, Object]]) -> None:
+    def enter(self, members: Iterable[tuple[int, Object]], each_bytes: int) -> None:
         pass
 
     def leave(self, ids: Iterable[int]) -> None:
@@ -88,11 +90,14 @@ class DecodedMembers(Members):
     def __init__(self) -> None:
         super().__init__()
         self._views: Counter[int] = Counter()  # how many have an object, by its id
+        self._sizes: dict[int, int] = {}
 
-    def enter(self, members: Iterable[tuple[int, Object]]) -> None:
+    def enter(self, members: Iterable[tuple[int, Object]], each_bytes: int) -> None:
         for object_id, obj in members:
             self._views[object_id] += 1
-            self.by_id.setdefault(object_id, obj)
+            if object_id not in self.by_id:
+                self.by_id[object_id] = obj
+                self._weigh(object_id, each_bytes)
 
     def leave(self, ids: Iterable[int]) -> None:
         for object_id in ids:
@@ -102,11 +107,11 @@ class DecodedMembers(Members):
     def follow(self, batch: Batch, entering: Sequence[Numbered], leaving: Sequence[int]) -> None:
         for object_id, row in (*batch.same, *batch.moved):
             if object_id in self.by_id:
-                self._coming[object_id] = row.parsed()
+                self._come(object_id, row)
         for object_id, row in entering:
             self._views[object_id] += 1
             if object_id not in self._coming:
-                self._coming[object_id] = row.parsed()
+                self._come(object_id, row)
         for object_id in leaving:
             if self._left(object_id):
                 self._coming.pop(object_id, None)
@@ -115,7 +120,17 @@ class DecodedMembers(Members):
     def clear(self) -> None:
         self._views.clear()
         self.by_id.clear()
+        self._sizes.clear()
+        self.size_bytes = 0
         self._going, self._coming = [], {}
+
+    def _come(self, object_id: int, row: Row) -> None:
+        self._coming[object_id] = row.parsed()
+        self._weigh(object_id, row.body.length if row.body else 0)
+
+    def _weigh(self, object_id: int, size_bytes: int) -> None:
+        self.size_bytes += size_bytes - self._sizes.get(object_id, 0)
+        self._sizes[object_id] = size_bytes
 
     def _left(self, object_id: int) -> bool:
         """Count one view less; return whether it was the last."""
@@ -123,4 +138,5 @@ class DecodedMembers(Members):
         if self._views[object_id] > 0:
             return False
         del self._views[object_id]
+        self.size_bytes -= self._sizes.pop(object_id)
         return True

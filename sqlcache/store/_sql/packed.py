@@ -149,19 +149,21 @@ class PackedShelf(Shelf):
         )
         yield from object_rows.remove([stored.id for stored in batch.leaving])
         if missing:
-            yield dictionaries.sweep(resource_id)
+            yield self._dictionaries.sweep(resource_id)
 
     def replaced(self, resource_id: int) -> Iterator[Statement]:
-        yield dictionaries.sweep(resource_id)
+        yield self._dictionaries.sweep(resource_id)
 
     def follow(self, batch: Batch) -> Callable[[], None]:
-        return partial(self._follow, batch)
-
-    def _follow(self, batch: Batch) -> None:
+        # Not the batch itself: a replace writes many, and would keep all rows until it commits.
         changed = (*batch.same, *batch.moved)
-        self._hot.drop(object_id for object_id, _ in changed)
-        self._hot.drop(stored.id for stored in batch.leaving)
-        self._dictionaries.noted(row.body for _, row in (*batch.fresh, *changed))
+        ids = [object_id for object_id, _ in changed] + [stored.id for stored in batch.leaving]
+        used = dictionaries.used(row.body for _, row in (*batch.fresh, *changed))
+        return partial(self._follow, ids, [each.id for each in used])
+
+    def _follow(self, ids: Sequence[int], dictionary_ids: Sequence[int]) -> None:
+        self._hot.drop(ids)
+        self._dictionaries.noted(dictionary_ids)
 
     def ids(self, query: Query, resource_id: int) -> list[int]:
         ids: list[int] = orjson.loads(query(_IDS, (resource_id,)))

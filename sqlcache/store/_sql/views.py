@@ -12,8 +12,9 @@ Promises
   odd, reads again.
 - A view is kept from the second time on that its selector is asked, and if no write came between
   its read and its keeping.
-- Members are bounded, and the memory that they take; the view unused for longest goes first, give
-  or take those used since the last look at it.
+- Members are bounded, and the memory that they and the selectors take; the view unused for longest
+  goes first, give or take those used since the last look at it.
+- What fails half-way, as by Ctrl-C, leaves no views rather than wrong ones.
 
 Elsewhere: reading what is not here (selection), what a write changes (writer).
 Source: design of client-go's thread_safe_store, whose index this stands in for; the second-chance
@@ -40,7 +41,8 @@ from sqlcache.store.api import ViewStats
 _Name: TypeAlias = tuple[str, Selector]
 
 MEMBER_BYTES = 8  # of a member that is kept anyway: an id
-_VIEW_BYTES = 1_024  # of a view without members
+VIEW_BYTES = 1_024  # of a view without members whose selector has one value
+_TEST_BYTES = 512  # of each further term or value of its selector
 _REMEMBERED = 4_096  # selectors asked once
 _BLOCK = 1_024  # ids that a write copies to change one of them; half, or twice as many
 _TRIES = 2  # of a reader without the lock
@@ -65,7 +67,8 @@ class HotViews:
 
         Args:
             limit: members of all views together. 0: no views.
-            limit_bytes: of all views together; a view without members takes 1 KiB.
+            limit_bytes: of all views together; one takes 1 KiB, more if its selector is long, and
+                what its members do.
             members: where objects are found. It is shown what was written with every write.
         """
         self.version = 0
@@ -75,9 +78,10 @@ class HotViews:
         self._lock = threading.Lock()
         self._views: dict[_Name, _View] = {}
         self._index: SelectorIndex[_View] = SelectorIndex()
-        self._count = self._bytes = 0
-        self._asked: dict[_Name, None] = {}
-        self._asked_before: dict[_Name, None] = {}
+        self._count = self._own_bytes = 0
+        # Hashes, for selectors may be long; should two be equal, one view comes early.
+        self._asked: set[int] = set()
+        self._asked_before: set[int] = set()
         self._hits = self._misses = self._evictions = 0
 
     def find(self, namespace: str, selector: Selector) -> Objects | None:
@@ -120,12 +124,12 @@ class HotViews:
         """Return whether a selector, not found, should be put: it was asked before."""
         if not self._limit:
             return False
-        name = (namespace, selector)
+        name = hash((namespace, selector))
         if name in self._asked or name in self._asked_before:
             return True
         if len(self._asked) >= _REMEMBERED // 2:
-            self._asked, self._asked_before = {}, self._asked
-        self._asked[name] = None
+            self._asked, self._asked_before = set(), self._asked
+        self._asked.add(name)
         return False
 
     def put(
@@ -145,24 +149,28 @@ class HotViews:
             ids: of the objects.
             objs: the objects, in the same order.
             version: of the snapshot that they were read in.
-            size_bytes: what all objects take that nobody else holds. Members that come later are
-                taken to be as large as these on average.
+            size_bytes: what all objects take that nobody else holds.
         """
-        if len(ids) > self._limit or size_bytes > self._limit_bytes:
+        own_bytes = _own_bytes(selector)
+        if len(ids) > self._limit or own_bytes + size_bytes > self._limit_bytes:
             return
         if any(before > after for before, after in pairwise(ids)):
             order = sorted(range(len(ids)), key=ids.__getitem__)
             ids, objs = [ids[place] for place in order], [objs[place] for place in order]
-        each = MEMBER_BYTES + size_bytes // max(1, len(ids))
-        view = _View((namespace, selector), ids, each)
+        view = _View((namespace, selector), ids, own_bytes)
         with self._lock:
             if version != self.version or view.name in self._views:
                 return  # it is out of date, or another reader was faster
-            self._members.enter(zip(ids, objs, strict=True))
-            self._views[view.name] = view
-            self._index.add(view, selector, namespace)
-            self._grow(view, view.members, _VIEW_BYTES)
-            self._make_room()
+            try:
+                self._members.enter(zip(ids, objs, strict=True), size_bytes // max(1, len(ids)))
+                self._views[view.name] = view
+                self._index.add(view, selector, namespace)
+                self._count += view.members
+                self._own_bytes += own_bytes
+                self._make_room()
+            except BaseException:
+                self._clear()
+                raise
 
     def follow(self, writes: Sequence[Write] | None, version: int | None) -> Callable[[], None]:
         """Return what is to be called when writes are committed.
@@ -171,7 +179,8 @@ class HotViews:
             writes: the batches of one transaction, in order; None if all content was replaced.
             version: of the content after them; None if nobody else can write.
         """
-        return partial(self._follow, writes, version)
+        # Fixed now: what is called twice must not be done twice.
+        return partial(self._follow, writes, self.version + 1 if version is None else version)
 
     def stats(self) -> ViewStats:
         """Return counts."""
@@ -185,35 +194,35 @@ class HotViews:
                 self._limit,
             )
 
-    def _follow(self, writes: Sequence[Write] | None, version: int | None) -> None:
+    def _follow(self, writes: Sequence[Write] | None, version: int) -> None:
         with self._lock:
-            if version is None:
-                version = self.version + 1
-            edits: dict[_View, _Edit] = {}
             try:
+                edits: dict[_View, _Edit] = {}
                 if writes is None or version != self.version + 1:  # somebody else wrote as well
                     self._clear()
                 elif self._views:
                     edits = self._edits(writes)
+                self._show(edits, version)
+                self._make_room()
             except BaseException:
                 self._clear()
-                raise
-            finally:
                 self.version = version
-                self._show(edits)
-            self._make_room()
+                raise
 
-    def _show(self, edits: Mapping[_View, _Edit]) -> None:
+    def _show(self, edits: Mapping[_View, _Edit], version: int) -> None:
         self._step |= 1
         try:
             self._members.show()
             for view, edit in edits.items():
                 view.blocks = edit.blocks
+                view.members += edit.change
+                self._count += edit.change
+            self.version = version
+        except BaseException:
+            self._clear()  # before anybody looks
+            raise
         finally:
             self._step += 1
-        for view, edit in edits.items():
-            view.members += edit.change
-            self._grow(view, edit.change)
 
     def catch_up(self, version: int) -> None:
         """Start anew from a version that a reader saw and that no writer of this store made."""
@@ -267,9 +276,9 @@ class HotViews:
             found += self._index.matching(labels, ALL_NAMESPACES)
         return found
 
-    def _grow(self, view: _View, members: int, size_bytes: int = 0) -> None:
-        self._count += members
-        self._bytes += members * view.member_bytes + size_bytes
+    @property
+    def _bytes(self) -> int:
+        return self._own_bytes + MEMBER_BYTES * self._count + self._members.size_bytes
 
     def _make_room(self) -> None:
         while self._count > self._limit or self._bytes > self._limit_bytes:
@@ -281,7 +290,8 @@ class HotViews:
                 continue
             self._index.remove(view)
             self._members.leave(chain.from_iterable(view.blocks))
-            self._grow(view, -view.members, -_VIEW_BYTES)
+            self._count -= view.members
+            self._own_bytes -= view.own_bytes
             self._evictions += 1
 
     def clear(self) -> None:
@@ -293,7 +303,8 @@ class HotViews:
         self._views = {}
         self._members.clear()
         self._index = SelectorIndex()
-        self._count = self._bytes = 0
+        self._count = self._own_bytes = 0
+        self._step += 2  # who has a view in hand may find newer members
 
 
 class _View:
@@ -304,16 +315,16 @@ class _View:
         blocks: the ids in ascending order, in parts. The list and what is in it are replaced, never
             changed: readers hold no lock.
         members: how many ids there are.
-        member_bytes: what each is taken to need.
+        own_bytes: what it takes without members.
         used: since the last look at it.
     """
 
-    __slots__ = ("blocks", "member_bytes", "members", "name", "used")
+    __slots__ = ("blocks", "members", "name", "own_bytes", "used")
 
-    def __init__(self, name: _Name, ids: Sequence[int], member_bytes: int) -> None:
+    def __init__(self, name: _Name, ids: Sequence[int], own_bytes: int) -> None:
         """Take ids in ascending order."""
         self.name, self.members, self.used = name, len(ids), True
-        self.member_bytes = member_bytes
+        self.own_bytes = own_bytes
         self.blocks = [
             array("q", ids[start : start + _BLOCK]) for start in range(0, len(ids), _BLOCK)
         ] or [array("q")]
@@ -371,3 +382,12 @@ class _Edit:
 
 def _last(block: array[int]) -> int:
     return block[-1] if block else -1
+
+
+def _own_bytes(selector: Selector) -> int:
+    """Return what a view with that selector takes without members."""
+    tests = text = 0
+    for each in selector.requirements:
+        tests += max(1, len(each.values))
+        text += len(each.key) + sum(map(len, each.values))
+    return VIEW_BYTES + _TEST_BYTES * max(0, tests - 1) + text
