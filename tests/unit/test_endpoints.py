@@ -57,6 +57,15 @@ def test_ports_share_a_subset_if_all_addresses_and_their_states_are_equal() -> N
     assert len(other.subsets()) == 2
 
 
+def test_ports_without_a_number_are_apart_but_not_listed() -> None:
+    a, b = address("10.0.0.1", "a"), address("10.0.0.2", "b")
+    zeros = HTTP._replace(port=0), METRICS._replace(port=0)
+    apart = packed((zeros[0], a, True), (zeros[1], b, True)).subsets()
+    assert sorted(subset["addresses"][0]["ip"] for subset in apart) == [a["ip"], b["ip"]]
+    together = packed(*((port, each, True) for port in (*zeros, None) for each in (a, b)))
+    assert together.subsets() == [{"addresses": [a, b]}]
+
+
 def test_an_address_that_is_both_is_not_ready() -> None:
     a = address("10.0.0.1", "a")
     for states in ((True, False), (False, True)):
