@@ -195,7 +195,9 @@ def test_a_sync_leaves_and_writes_what_upstream_does(
 ) -> None:
     expected = case["output"].get("steps") or [case["output"]]
     exact = case.get("stepsDeterministic") or [case["deterministic"]] * len(expected)
-    same_hints = case.get("stepsContentsDeterministic") or [case["contentsDeterministic"]]
+    same_hints = case.get("stepsContentsDeterministic") or (
+        [case["contentsDeterministic"]] * len(expected)
+    )
     outcomes = list(Replay(case, stores).run())
     assert len(outcomes) == len(expected)
     for number, (outcome, right) in enumerate(zip(outcomes, expected, strict=True)):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlcache.controllers.endpoints import EndpointsController
 from sqlcache.controllers.endpoints.desired import desired_subsets, is_right, updated
 from sqlcache.controllers.endpoints.subsets import (
     MAX_ADDRESSES,
@@ -20,8 +21,12 @@ from sqlcache.controllers.endpoints.subsets import (
     count_addresses,
     truncated,
 )
-from sqlcache.objects import Object
+from sqlcache.informer import SharedInformer
+from sqlcache.objects import Object, meta_namespace_key_func
+from sqlcache.store.scan import DictStore
 from sqlcache.testing.factories import pod
+from sqlcache.testing.scripted import ScriptedListWatch
+from tests.golden.recording import RecordingApi
 
 HTTP = Port("http", 8080, "TCP", None)
 METRICS = Port("metrics", 9090, "TCP", None)
@@ -50,6 +55,15 @@ def test_ports_share_a_subset_if_all_addresses_and_their_states_are_equal() -> N
     assert {port["name"] for port in subset["ports"]} == {"http", "metrics"}
     other = packed((HTTP, a, True), (METRICS, a, True), (HTTP, b, False), (METRICS, b, True))
     assert len(other.subsets()) == 2
+
+
+def test_ports_without_a_number_are_apart_but_not_listed() -> None:
+    a, b = address("10.0.0.1", "a"), address("10.0.0.2", "b")
+    zeros = HTTP._replace(port=0), METRICS._replace(port=0)
+    apart = packed((zeros[0], a, True), (zeros[1], b, True)).subsets()
+    assert sorted(subset["addresses"][0]["ip"] for subset in apart) == [a["ip"], b["ip"]]
+    together = packed(*((port, each, True) for port in (*zeros, None) for each in (a, b)))
+    assert together.subsets() == [{"addresses": [a, b]}]
 
 
 def test_an_address_that_is_both_is_not_ready() -> None:
@@ -290,3 +304,23 @@ def test_an_annotation_of_capacity_or_too_many_addresses_are_not_right() -> None
     assert cut["metadata"]["annotations"] == {over: "truncated"}
     assert not is_right(cut, owner, many)
     assert not is_right({**cut, "subsets": many.subsets()}, owner, many)
+
+
+# A sync
+
+
+@pytest.mark.parametrize(("version", "writes"), [("7", []), ("", ["create"]), (None, ["create"])])
+def test_an_object_without_a_version_was_never_written_and_is_created(
+    version: str | None, writes: list[str]
+) -> None:
+    owner, each = service(), web_pod("a")
+    each["metadata"]["labels"] = {"app": "web"}
+    stored = updated(None, owner, desired_subsets(owner, [each]), None)
+    stored["metadata"]["resourceVersion"] = version
+    api = RecordingApi(numbered=True)
+    pods, services, endpoints = (SharedInformer(ScriptedListWatch(), DictStore()) for _ in range(3))
+    for informer, obj in ((pods, each), (services, owner), (endpoints, stored)):
+        informer.store.add(obj)
+    controller = EndpointsController(api, pods=pods, services=services, endpoints=endpoints)
+    controller.sync(meta_namespace_key_func(owner))
+    assert [action["verb"] for action in api.actions] == writes

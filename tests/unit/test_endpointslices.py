@@ -554,6 +554,18 @@ def test_a_slice_that_is_gone_when_its_write_is_noted_is_not_waited_for() -> Non
     assert tracker.missing("default/web", []) == {}
 
 
+def test_a_slice_that_comes_back_is_waited_for_again() -> None:
+    """A list from an API server that is behind takes slices away; their uids return later."""
+    events = Events()
+    events.tracker.wrote(tracked(generation=1))
+    events.handler.on_delete(tracked(generation=1))
+    events.handler.on_add(tracked(generation=1), False)
+    events.tracker.wrote(tracked(generation=2))
+    assert events.tracker.is_stale("default/web", [tracked(generation=1)])
+    events.tracker.deleted(tracked(generation=2))
+    assert events.tracker.is_stale("default/web", [tracked(generation=2)])
+
+
 def test_a_service_that_is_gone_is_forgotten() -> None:
     tracker = SliceTracker()
     tracker.wrote(tracked())

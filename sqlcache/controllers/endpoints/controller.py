@@ -128,7 +128,7 @@ class EndpointsController(Controller):
         trigger_time = self._triggers.trigger_time(service, pods)  # counts even if all is well
         wanted = desired_subsets(service, pods)
         stored = self._stored(key)
-        if stored is None or not is_right(stored, service, wanted):
+        if stored is None or not _exists(stored) or not is_right(stored, service, wanted):
             self._write(stored, updated(stored, service, wanted, trigger_time))
 
     def caches_synced(self) -> None:
@@ -151,7 +151,7 @@ class EndpointsController(Controller):
         return stored
 
     def _write(self, stored: Object | None, wanted: Object) -> None:
-        exists = stored is not None and resource_version(stored) != ""
+        exists = stored is not None and _exists(stored)
         namespace, key = wanted["metadata"]["namespace"], meta_namespace_key_func(wanted)
         try:
             if stored is None or not exists:
@@ -190,3 +190,8 @@ class EndpointsController(Controller):
 
     def _warn(self, endpoints: Object, reason: str, action: str, error: Exception) -> None:
         self._events.warn(endpoints, reason, f"Failed to {action}: {error}")
+
+
+def _exists(stored: Object) -> bool:
+    """Return whether an object was ever written: one without resourceVersion is created."""
+    return resource_version(stored) != ""

@@ -7,7 +7,7 @@ anything in order, which is what most syncs need; the order is worked out for a 
 Promises
 - An address is known by its IP and the uid of its target, so pods that share an IP are kept apart.
 - On one port an address that is both is not ready.
-- Ports with the same addresses, in the same state, share a subset. A port 0 counts as no port.
+- Ports with the same addresses, in the same state, share a subset. A port 0 is in no list of ports.
 - Order is that of Kubernetes 1.36: addresses by the text of the IP, then uid; ports and subsets by
   hash.
 
@@ -95,7 +95,7 @@ class Packing:
         """
         member = _Member(address["ip"], (address.get("targetRef") or {}).get("uid") or "")
         self._addresses.setdefault(member, address)
-        members = self._ready[port if port is not None and port.port > 0 else None]
+        members = self._ready[port]
         members[member] = ready and members.get(member, True)
 
     def same_as(self, other: Packing) -> bool:
@@ -113,7 +113,8 @@ class Packing:
     def _groups(self) -> dict[_States, set[Port]]:
         groups: defaultdict[_States, set[Port]] = defaultdict(set)
         for port, members in self._ready.items():
-            groups[frozenset(members.items())].update(() if port is None else (port,))
+            named = (port,) if port is not None and port.port > 0 else ()
+            groups[frozenset(members.items())].update(named)
         return groups
 
     def _subset(self, states: _States, ports: Iterable[Port]) -> Subset:

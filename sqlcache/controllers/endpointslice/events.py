@@ -40,6 +40,7 @@ class SliceEvents:
 
     def on_add(self, endpoint_slice: Object, is_in_initial_list: bool, /) -> None:
         """Note a slice that came."""
+        self._tracker.saw_addition(endpoint_slice)
         if is_managed(endpoint_slice) and self._tracker.is_news(endpoint_slice):
             self._enqueue(endpoint_slice)
 

@@ -86,6 +86,16 @@ class SliceTracker:
         with self._lock:
             self._by_service.get(service, {}).pop(uid, None)
 
+    def saw_addition(self, endpoint_slice: Object) -> None:
+        """Note that a slice came to the cache: also one that was taken for gone.
+
+        A list from an API server that is behind takes slices away, and the next one brings them
+        back under the same uid.
+        """
+        with self._lock:
+            if _uid(endpoint_slice) in self._gone:
+                self._gone.remove(_uid(endpoint_slice))
+
     def is_news(self, endpoint_slice: Object) -> bool:
         """Return whether a slice that a cache shows asks for a sync of its service.
 
