@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlcache.bench.results import QUOTED, Result
 
 _US_PER_MS, _US_PER_S = 1e3, 1e6
+_LEAST_MB = 0.05  # less would be 0.0
 _SAME = 1.1  # ratios below this are noise on a shared machine
 
 
@@ -22,7 +23,9 @@ def duration(us: float) -> str:
 
 
 def size(count: float) -> str:
-    """Return bytes in megabytes of 1,000,000: 0.4 MB, 96 MB, 3,700 MB."""
+    """Return bytes in megabytes of 1,000,000: 0.4 MB, 96 MB, 3,700 MB; little as it is: 412 B."""
+    if count < _LEAST_MB * 1e6:
+        return f"{count:,.0f} B"
     return f"{number(count / 1e6)} MB"
 
 

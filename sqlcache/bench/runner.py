@@ -213,6 +213,7 @@ class _TaskRun:
             measured.pods,
             measured.matches,
             bytes=measured.bytes,
+            error=measured.error,
         )
 
     def _verified(self, by_backend: dict[str, _Line]) -> Iterator[Result]:

@@ -8,7 +8,8 @@ from sqlcache.bench import client_go
 from sqlcache.bench.backends import MODEL
 from sqlcache.bench.figures import duration, number, size, times
 from sqlcache.bench.results import Result
-from sqlcache.bench.scenarios import headlines
+from sqlcache.bench.scenarios import headlines, packing
+from sqlcache.store._sql.compression import LEVEL
 
 _OURS = "sqlite"  # the default backend: compared with the scan, wherever it stands
 _NO_INDEX = "dict"
@@ -167,6 +168,38 @@ def _waits(values: Mapping[str, float]) -> Iterable[str]:
     return [f"{_OURS} waits {ratio} times {'less' if less else 'longer'} than {MODEL}"]
 
 
+def _objects(results: Sequence[Result], scenario: str) -> list[str]:
+    """Return what the default level saves of a pod, and what it costs."""
+    known = [each for each in results if each.line in set(headlines(results, scenario))]
+    first = {each.line[1:]: each for each in reversed(known)}  # of the first backend
+    sources = dict.fromkeys(each.query.partition(", ")[2] for each in known)
+    return [part for source in sources for part in _packed(first.values(), source)]
+
+
+def _packed(known: Iterable[Result], source: str) -> Iterable[str]:
+    of = {
+        (each.query.partition(", ")[0], each.variant): each
+        for each in known
+        if each.query.partition(", ")[2] == source and each.error is None
+    }
+    plain, parse = of.get((packing.SIZE, packing.PLAIN)), of.get((packing.PARSE, packing.PLAIN))
+    if not plain or not plain.bytes or not parse:
+        return
+    yield f"{source}: {size(plain.bytes)} of JSON, {_median(parse)} to parse"
+    level = packing.zstd(LEVEL)
+    packed = of.get((packing.SIZE, level))
+    costs = [of.get((what, level)) for what in (packing.COMPRESS, packing.DECOMPRESS)]
+    if packed and packed.bytes and costs[0] and costs[1]:
+        yield (
+            f"{level} makes it {size(packed.bytes)}, {number(plain.bytes / packed.bytes)} times"
+            f" less, for {_median(costs[0])} of a write and {_median(costs[1])} of a cold read"
+        )
+
+
+def _median(result: Result) -> str:
+    return duration(result.us(_P50) or 0.0)
+
+
 _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "update": _writes,
     "load": _writes,
@@ -176,6 +209,7 @@ _PARTS: dict[str, Callable[[Sequence[Result], str], list[str]]] = {
     "gc": _each_headline,
     "cardinality": _each_headline,
     "churn": _churn,
+    "objects": _objects,
     "vs-go": _versus_go,
     "controllers": _controllers,
 }

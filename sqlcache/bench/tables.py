@@ -14,7 +14,7 @@ from sqlcache.bench.results import Result, Run
 from sqlcache.bench.scenarios import SCENARIOS, headlines
 from sqlcache.bench.sentences import sentences
 
-LEGEND = "p50 / p99 us; memory in MB of 1,000,000 bytes"
+LEGEND = "p50 / p99 us; memory in MB of 1,000,000 bytes, or in bytes (B)"
 LineName = tuple[str, str, int, str]
 
 

@@ -19,7 +19,6 @@ from sqlcache.bench.backends import BACKENDS
 from sqlcache.bench.environment import environment
 from sqlcache.bench.results import Parameters, Result, Run
 from sqlcache.bench.scenarios import NEEDS_FILE, SCENARIOS, unnamed
-from sqlcache.bench.scenarios.dump import read
 from sqlcache.cli._errors import FAILED
 from sqlcache.cli._options import SEED, NumberRange, separated
 from sqlcache.cli._output import write
@@ -34,13 +33,13 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     epilog="\b\nExamples:\n"
     "  sqlcache bench --quick\n"
     "  sqlcache bench single-label multi-label --backends dict,sqlite\n"
-    "  sqlcache bench dump pods-and-services.json\n"
+    "  sqlcache bench dump objects pods-and-services.json\n"
     "  sqlcache bench -o json --report bench.html > bench.json",
     help="Compare the backends: the same pods and selectors on each, in one run.\n\n"
     "Each backend has a process of its own; answers are compared with those of the dict scan"
     " before anything is timed. Without SCENARIO all are run, but for `soak`; `first-sync`, `gc`,"
-    " `cardinality`, `churn`, `vs-go` and `controllers` not with --quick, `dump` only with a"
-    " file.\n\n"
+    " `cardinality`, `churn`, `objects`, `vs-go` and `controllers` not with --quick,"
+    " `dump` only with a file.\n\n"
     f"\b\nScenarios:\n{_NAMES}",
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
@@ -69,8 +68,8 @@ _NAMES = "\n".join(f"  {each.name:13} {each.summary}" for each in SCENARIOS.valu
     "files",
     multiple=True,
     metavar="FILE",
-    help="Dump for the scenario `dump`, as `kubectl get pods,services -A -o json` writes it;"
-    " may be given several times.",
+    help="Dump for the scenarios `dump` and `objects`, as `kubectl get pods,services -A -o json`"
+    " writes it; may be given several times.",
 )
 @click.option(
     "-o",
@@ -107,8 +106,10 @@ def bench(
 ) -> None:
     """See the decorator's help."""
     names, dumps = _chosen(scenarios, files, quick=quick)
-    for file in dumps:
-        read(file)  # what is wrong with it is said now, not by each child
+    for name in names:
+        if reads := SCENARIOS[name].reads:
+            for file in dumps:
+                reads(file)  # what is wrong with it is said now, not by each child
     if page is not None and not page.absolute().parent.is_dir():
         raise click.BadParameter(f"no directory {str(page.parent)!r}", param_hint="'--report'")
     parameters = Parameters(
@@ -127,16 +128,19 @@ def bench(
 def _chosen(
     words: Sequence[str], files: Sequence[str], *, quick: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return scenarios and dump files: words that are no scenario are files, if `dump` is one."""
+    """Return scenarios and dump files: words that are no scenario are files, if one takes any."""
     names = [word for word in words if word in SCENARIOS]
     others = [word for word in words if word not in SCENARIOS]
-    if others and NEEDS_FILE not in names:
+    takes_files = [name for name, scenario in SCENARIOS.items() if scenario.reads]
+    takes = any(name in takes_files for name in names)
+    if others and not takes:
         raise click.UsageError(f"no scenario {others[0]!r}: choose from {', '.join(SCENARIOS)}")
     dumps = tuple(dict.fromkeys((*others, *files)))
     if NEEDS_FILE in names and not dumps:
         raise click.UsageError(f"`{NEEDS_FILE}` needs a file: sqlcache bench dump FILE")
-    if names and dumps and NEEDS_FILE not in names:
-        raise click.UsageError(f"--file is for the scenario `{NEEDS_FILE}`, which is not chosen")
+    if names and dumps and not takes:
+        known = " and ".join(f"`{name}`" for name in takes_files)
+        raise click.UsageError(f"--file is for {known}, which are not chosen")
     for name in names:
         if missing := ",".join(SCENARIOS[name].missing()):
             raise click.UsageError(f"`{name}` needs: pip install 'sqlcache[{missing}]'")

@@ -264,6 +264,19 @@ def test_dump_asks_every_service(form: list[str], dump: str) -> None:
     assert {row["n"] for row in rows if row["variant"] == "first"} == {2}
 
 
+def test_objects_takes_a_dump_and_tells_that_it_is_small(dump: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    arguments = ("objects", dump, "--quick", "-o", "json", "--report", str(page))
+    done = run("bench", *arguments)
+    assert done.exit_code == 1
+    rows = orjson.loads(done.stdout)["results"]
+    assert {row["backend"] for row in rows} == {"sqlite-packed", "sqlite-file"}
+    assert {row["query"].partition(", ")[2] for row in rows} == {"pods of dump.json"}
+    assert {row["variant"] for row in rows if "error" in row} == {"zstd level 3"}
+    assert {row["variant"] for row in rows if row["n"]} == {"JSON"}
+    assert "too few pods" in page.read_text(encoding="utf-8")
+
+
 def test_dump_that_is_none_is_one_line(tmp_path: Path) -> None:
     missing, broken, empty = (str(tmp_path / name) for name in ("no.json", "broken.json", "e.json"))
     Path(broken).write_bytes(b"{")
@@ -278,7 +291,7 @@ def test_dump_that_is_none_is_one_line(tmp_path: Path) -> None:
     [
         (["speed"], "no scenario 'speed': choose from single-label, "),
         (["dump"], "`dump` needs a file: sqlcache bench dump FILE"),
-        (["load", "--file", "x"], "--file is for the scenario `dump`, which is not chosen"),
+        (["load", "--file", "x"], "--file is for `objects` and `dump`, which are not chosen"),
         (["--backends", "dict,redis"], "Invalid value for '--backends': no backend 'redis'"),
         (["--backends", ","], "Invalid value for '--backends': no backend given"),
         (["--pods", "0"], "Invalid value for '--pods'"),

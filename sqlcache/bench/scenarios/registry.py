@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 
-from sqlcache.bench.results import Parameters, Result
+from sqlcache.bench.results import Parameters, Result, Row
 from sqlcache.bench.scenarios import (
     cardinality,
     churning,
@@ -21,6 +21,7 @@ from sqlcache.bench.scenarios import (
     first_sync,
     loading,
     memory,
+    packing,
     queries,
     relist,
     selecting,
@@ -29,6 +30,7 @@ from sqlcache.bench.scenarios import (
     versus_go,
 )
 from sqlcache.bench.scenarios.workload import Job, Task, Workload
+from sqlcache.store._sql.compression import LEVEL
 
 _KINDS_QUICK = ("in (3 values)", "notin (3 values)", "!=", "exists", "!key", ">")
 _NAMESPACES_QUICK = 10  # with as many pods in each as a full run has in its 100
@@ -55,6 +57,7 @@ class Scenario:
         part_of: the runs without named scenarios that it is part of: "every", "full" or "none".
         extras: what it needs of the package's extras, by name and a module of each.
         axis: the field of results that its lines grow with, if they are points of curves.
+        reads: reads a dump, if it takes any, or raises what is wrong with it.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Scenario:
     part_of: str = "every"
     extras: Mapping[str, str] = field(default_factory=dict)
     axis: str | None = None
+    reads: Callable[[str], object] | None = None
 
     def missing(self) -> list[str]:
         """Return the extras that are not installed."""
@@ -168,6 +172,16 @@ def _versus_go(parameters: Parameters) -> list[Task]:
         for part in ("labels", "bare")
     ]
     return [*(Task({"case": case}) for case in cases), *index]
+
+
+def _packing(parameters: Parameters) -> list[Task]:
+    levels = [LEVEL] if parameters.quick else list(packing.LEVELS)
+    sources: list[Row] = [{"file": file} for file in parameters.files]
+    made: Row = {"pods": min(parameters.pods, packing.PODS)}
+    return [
+        Task({**source, "levels": levels}, alone=True, packed_only=True)
+        for source in sources or [made]
+    ]
 
 
 def _dumps(parameters: Parameters) -> list[Task]:
@@ -358,6 +372,21 @@ SCENARIOS = {
             part_of="full",
         ),
         Scenario(
+            "objects",
+            "bytes of a packed pod and the time to pack and unpack it, by level; takes dumps",
+            packing.Packing,
+            _packing,
+            (
+                (packing.line(packing.SIZE, "*"), packing.PLAIN),
+                (packing.line(packing.SIZE, "*"), packing.zstd(LEVEL)),
+                (packing.line(packing.COMPRESS, "*"), packing.zstd(LEVEL)),
+                (packing.line(packing.DECOMPRESS, "*"), packing.zstd(LEVEL)),
+                (packing.line(packing.PARSE, "*"), packing.PLAIN),
+            ),
+            part_of="full",
+            reads=packing.read,
+        ),
+        Scenario(
             versus_go.NAME,
             "the pods and questions for which client-go's own figures are known, beside them",
             versus_go.workload,
@@ -379,6 +408,7 @@ SCENARIOS = {
             _dumps,
             (("services of *", "repeat"),),
             part_of="none",
+            reads=dump.read,
         ),
     )
 }

@@ -28,16 +28,20 @@ class Task:
         alone: no other child may be alive meanwhile: it needs the memory.
         live_only: not for backends that keep objects as bytes.
         no_views: no selector is asked again, so a backend without hot views is left out.
+        packed_only: only for backends that keep objects as bytes.
     """
 
     options: Row = field(default_factory=dict)
     alone: bool = False
     live_only: bool = False
     no_views: bool = False
+    packed_only: bool = False
 
     def suits(self, backend: Backend) -> bool:
         """Return whether a backend is measured."""
-        return not (self.live_only and backend.decodes) and not (self.no_views and backend.cold)
+        if (self.live_only and backend.decodes) or (self.packed_only and not backend.decodes):
+            return False
+        return not (self.no_views and backend.cold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Measurement:
         fields: further facts; those of the last round stay.
         answers: digests by question, compared between backends after the last round.
         wrong: what the workload itself found wrong with the answers.
+        error: why there are no numbers, as in `Result`.
     """
 
     query: str
@@ -82,6 +87,7 @@ class Measurement:
     fields: Row = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     wrong: str | None = None
+    error: str | None = None
 
     def to_json(self) -> Row:
         """Return a JSON value."""
