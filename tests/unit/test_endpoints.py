@@ -161,6 +161,16 @@ def test_packings_are_the_same_if_and_only_if_their_subsets_are(
     assert one.same_as(other) is (one.subsets() == other.subsets())
 
 
+@pytest.mark.parametrize("app_protocol", [None, "h2c"])
+def test_a_stored_port_with_an_app_protocol_is_one_in_each_subset(app_protocol: str | None) -> None:
+    port = Port("http", 8080, "TCP", app_protocol)
+    a, b = address("10.0.0.1", "a"), address("10.0.0.2", "b")
+    computed = packed((port, a, True), (port, b, True))
+    split = [{"addresses": [each], "ports": [port.as_dict()]} for each in (a, b)]
+    assert computed.same_as(Packing.of(split)) is (app_protocol is None)
+    assert computed.same_as(Packing.of(computed.subsets()))
+
+
 # Cutting
 
 

@@ -70,32 +70,38 @@ class Packing:
     def __init__(self) -> None:
         """Hold no pair."""
         self._addresses: dict[_Member, Address] = {}
-        self._ready: defaultdict[Port | None, dict[_Member, bool]] = defaultdict(dict)
+        self._ready: defaultdict[tuple[Port | None, int], dict[_Member, bool]] = defaultdict(dict)
 
     @classmethod
     def of(cls, subsets: Iterable[Subset]) -> Packing:
-        """Return the pairs of a stored object's subsets."""
+        """Return the pairs of a stored object's subsets.
+
+        In Kubernetes, stored ports with an appProtocol are equal to nothing but themselves, for it
+        is a pointer: what another writer split into several subsets so counts as split.
+        """
         packing = cls()
-        for subset in subsets:
+        for number, subset in enumerate(subsets):
             ports: list[Port | None] = [Port.of(port) for port in subset.get("ports") or ()]
             for port in ports or [None]:
+                place = number if port is not None and port.app_protocol is not None else 0
                 for address in subset.get("addresses") or ():
-                    packing.add(port, address, ready=True)
+                    packing.add(port, address, ready=True, place=place)
                 for address in subset.get("notReadyAddresses") or ():
-                    packing.add(port, address, ready=False)
+                    packing.add(port, address, ready=False, place=place)
         return packing
 
-    def add(self, port: Port | None, address: Address, *, ready: bool) -> None:
+    def add(self, port: Port | None, address: Address, *, ready: bool, place: int = 0) -> None:
         """Add a pair.
 
         Args:
             port: None for an address without ports, of a headless service.
             address: in the form of the API; of those with one IP and uid the first is kept.
             ready: whether it takes connections there.
+            place: keeps equal ports apart.
         """
         member = _Member(address["ip"], (address.get("targetRef") or {}).get("uid") or "")
         self._addresses.setdefault(member, address)
-        members = self._ready[port]
+        members = self._ready[port, place]
         members[member] = ready and members.get(member, True)
 
     def same_as(self, other: Packing) -> bool:
@@ -112,7 +118,7 @@ class Packing:
 
     def _groups(self) -> dict[_States, set[Port]]:
         groups: defaultdict[_States, set[Port]] = defaultdict(set)
-        for port, members in self._ready.items():
+        for (port, _), members in self._ready.items():
             named = (port,) if port is not None and port.port > 0 else ()
             groups[frozenset(members.items())].update(named)
         return groups
