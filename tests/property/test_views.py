@@ -16,8 +16,10 @@ from sqlcache.objects import Object
 from sqlcache.selectors import SelectorIndex, parse, service_selector
 from sqlcache.store import ObjectMode, open_store
 from sqlcache.store._sql import views
-from sqlcache.store._sql.members import DecodedMembers, Members
+from sqlcache.store._sql.members import DecodedMembers, LiveMembers, Members
+from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.selecting import FiledSelectors
+from sqlcache.store._sql.shelf import LiveShelf
 from sqlcache.store._sql.views import HotViews
 from sqlcache.store.api import Indexer
 from sqlcache.store.sqlite import SqliteStore
@@ -308,6 +310,11 @@ STEPS: list[tuple[type, str]] = [
     (views._Edit, "add"),
     (views._Edit, "remove"),
     (FiledSelectors, "_follow"),
+    (LiveShelf, "_follow"),
+    (LiveShelf, "_leave"),
+    (LiveMembers, "remove"),
+    (LiveMembers, "put"),
+    (Row, "parsed"),
 ]
 
 
@@ -364,9 +371,9 @@ def test_no_wrong_answer_follows_an_interruption(
     with opened(
         mode, tmp_path, hot_members=limit, hot_objects=8, selector_func=service_selector
     ) as store:
-        for rv, (owner, name) in enumerate(STEPS * 4, 1):
+        for rv, (owner, name) in enumerate(STEPS * 10, 1):
             events = [event(rv) for _ in range(3)]
-            armed[:] = [(owner, name, rv > len(STEPS) * 2)]
+            armed[:] = [(owner, name, rv > len(STEPS) * 5)]
             try:
                 store.apply(events)
                 asked(store, 1)
@@ -376,4 +383,8 @@ def test_no_wrong_answer_follows_an_interruption(
             model.apply(events)  # all of these steps come after the commit
             assert asked(store, 2) == asked(model, 1), f"after {owner.__name__}.{name}"
             assert_bounded(store, limit)
+            store._views.clear()
+            assert asked(store, 1) == asked(model, 1), f"after {owner.__name__}.{name}, no views"
+            assert sorted(store.list_keys()) == sorted(model.list_keys())
+            assert keyed(store.list()) == keyed(model.list())
     assert interrupted > 15

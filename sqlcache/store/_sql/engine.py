@@ -22,7 +22,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -286,8 +286,9 @@ def _follow(followers: Iterable[Callable[[], None]]) -> None:
             waiting.popleft()
     except BaseException:
         # Ctrl-C after the commit: what follows it must still match the tables.
-        for follower in waiting:
-            follower()
+        with ExitStack() as rest:  # which calls all of them, also if one fails again
+            for follower in reversed(waiting):
+                rest.callback(follower)
         raise
 
 

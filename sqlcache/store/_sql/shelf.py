@@ -198,11 +198,12 @@ class LiveShelf(Shelf):
         return partial(self._follow, batch)
 
     def _follow(self, batch: Batch) -> None:
+        # May be interrupted at any point and called once more: nothing here minds being done twice.
         for stored in batch.leaving:
             self._shown.remove(stored.id)
-            if self._places.pop(stored.key, None) is not None:
-                del self._keys[stored.id]
-                self._leave(stored.namespace, stored.id)
+            self._leave(stored.namespace, stored.id)
+            self._keys.pop(stored.id, None)
+            self._places.pop(stored.key, None)
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
         for object_id, row in batch.moved:
