@@ -5,7 +5,8 @@
 
 A document has its part between `<!-- bench:begin -->` and `<!-- bench:end -->`: the README the
 lines that stand for each scenario, of the run with the most pods that has it (of those, the
-newest); bench/README.md every line of every run. Nothing between the markers is typed.
+newest), in one table for all runs of one commit; bench/README.md every line of every run. Nothing
+between the markers is typed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sqlcache.bench import results, tables
-from sqlcache.bench.results import Run
+from sqlcache.bench.backends import BACKENDS
+from sqlcache.bench.results import Result, Run
+from sqlcache.bench.scenarios import SCENARIOS
 from sqlcache.bench.sentences import sentences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,17 +60,19 @@ def reference(runs: Sequence[Run]) -> str:
     """Return the lines that stand for each scenario, of the largest and newest run that has it."""
     latest = sorted(runs, key=lambda run: (run.parameters.pods, str(run.environment["date"])))
     of_scenario = {name: run for run in latest for name in run.parameters.scenarios}
+    shown: dict[str, list[Result]] = {tables.machine(run): [] for run in reversed(latest)}
+    for name in SCENARIOS:
+        if name in of_scenario:
+            run = of_scenario[name]
+            found = [result for result in run.results if result.scenario == name]
+            shown[tables.machine(run)] += found
     blocks = []
-    for run in reversed(latest):
-        names = {name for name, chosen in of_scenario.items() if chosen is run}
-        if names:
-            shown = [result for result in run.results if result.scenario in names]
-            blocks += [
-                f"{tables.LEGEND}. {tables.machine(run)}.",
-                "",
-                tables.markdown(tables.short(shown), run.parameters.backends),
-                "",
-            ]
+    for machine, made in shown.items():
+        if made:
+            names = {result.backend for result in made}
+            backends = [name for name in BACKENDS if name in names]
+            table = tables.markdown(tables.short(made), backends)
+            blocks += [f"{tables.LEGEND}. {machine}.", "", table, ""]
     return "\n".join(blocks)
 
 
@@ -78,9 +83,10 @@ def everything(runs: Sequence[Run]) -> str:
 
 def _whole(run: Run) -> str:
     parameters = run.parameters
+    names, quick = ", ".join(parameters.scenarios), ", quick" if parameters.quick else ""
     return "\n".join(
         [
-            f"### {parameters.pods:,} pods{', quick' if parameters.quick else ''}",
+            f"### {names}: {parameters.pods:,} pods{quick}",
             "",
             f"{tables.LEGEND}. {tables.machine(run)}.",
             "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlcache.bench.results import QUOTED, Result
 
 _US_PER_MS, _US_PER_S = 1e3, 1e6
+_MS_FROM_US = 10_000
 _LEAST_MB = 0.05  # less would be 0.0
 _SAME = 1.1  # ratios below this are noise on a shared machine
 
@@ -35,9 +36,10 @@ def times(ratio: float) -> str:
 
 
 def cell(result: Result | None) -> str:
-    """Return what a table shows: `p50 / p99` in microseconds, a size, or why there is neither.
+    """Return what a table shows: `p50 / p99`, a size, or why there is neither.
 
-    A figure that is quoted is one number: nobody knows its percentiles.
+    Times are microseconds; where the first is 10,000 of them or more, both are milliseconds, and
+    it says so. A figure that is quoted is one number: nobody knows its percentiles.
     """
     if result is None:
         return "-"
@@ -46,9 +48,13 @@ def cell(result: Result | None) -> str:
     if result.bytes is not None:
         return size(result.bytes)
     median, high = result.us(0.5), result.us(0.99)
-    if median is not None and QUOTED in result.fields:
-        return number(median)
-    return "-" if median is None or high is None else f"{number(median)} / {number(high)}"
+    if median is None or high is None:
+        return "-"
+    large = median >= _MS_FROM_US
+    shown = [number(us / _US_PER_MS if large else us) for us in (median, high)]
+    if QUOTED in result.fields:
+        del shown[1]
+    return f"{' / '.join(shown)}{' ms' if large else ''}"
 
 
 def _three(value: float) -> str:

@@ -14,7 +14,7 @@ from sqlcache.bench.results import Result, Run
 from sqlcache.bench.scenarios import SCENARIOS, headlines
 from sqlcache.bench.sentences import sentences
 
-LEGEND = "p50 / p99 us; memory in MB of 1,000,000 bytes, or in bytes (B)"
+LEGEND = "p50 / p99 us, or ms; memory in MB of 1,000,000 bytes, or in bytes (B)"
 LineName = tuple[str, str, int, str]
 
 
@@ -121,7 +121,7 @@ def failures(results: Iterable[Result]) -> list[str]:
 
 
 def markdown(of: Sequence[Line], backends: Sequence[str]) -> str:
-    """Return rows as a Markdown table, `p50 / p99 us` in the cells."""
+    """Return rows as a Markdown table."""
     names = columns(of, backends)
     header = ["pods", "query", "matches", *names]
     rules = ["---:", "---", "---:", *("---:" for _ in names)]

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sqlcache.cli._fields import mapping, text, texts
+from sqlcache.cli._options import FILE_PREFIX
 from sqlcache.cli._resources import Naming, usual_naming
 from sqlcache.client.discovery import ApiResource, find
-from sqlcache.errors import UnknownResourceError
+from sqlcache.errors import DatabaseError, UnknownResourceError
 from sqlcache.objects import Object, object_name
 from sqlcache.store import open_store
+from sqlcache.store.sqlite import SqliteStore
 
 RECORDS = "mirrors.sqlcache"
 
@@ -38,14 +40,20 @@ def naming_in(backend: str, name: str) -> Naming:
     """Return the resource that a name stands for in a file.
 
     Raises:
-        DatabaseError: the file cannot be read.
+        DatabaseError: the file cannot be read, or it has other resources only.
     """
-    with open_store(backend, RECORDS, hot_objects=0) as store:
+    path = backend.removeprefix(FILE_PREFIX)
+    with SqliteStore(path, RECORDS, hot_objects=0) as store:
         known = sorted(map(_resource, store.list()))  # the core, group "", goes first
+        stored = [each for each in store.resources() if each != RECORDS]
     try:
         found = find(known, name)
     except UnknownResourceError:
-        return usual_naming(name)
+        naming = usual_naming(name)
+        if stored and naming.name not in stored:
+            has = f"no {naming.name} in it; it has {', '.join(stored)}"
+            raise DatabaseError(path, has) from None
+        return naming
     return Naming(found.qualified, found.namespaced)
 
 

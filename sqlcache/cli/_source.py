@@ -115,9 +115,11 @@ class Source:
             DumpError, OSError: the dump cannot be read.
             ClusterError, KubeConfigError, UnknownResourceError: the cluster cannot be asked.
         """
-        if (self.db is not None) + (self.dump is not None) + self.is_cluster != 1:
+        given = (self.db is not None) + (self.dump is not None) + self.is_cluster
+        if given != 1:
+            wanted_one = "--db sqlite:///PATH, --from DUMP, or --context (or --kubeconfig)"
             raise click.UsageError(
-                "give either --db sqlite:///PATH, --from DUMP, or --kubeconfig and --context"
+                f"give only one of {wanted_one}" if given else f"give {wanted_one}"
             )
         if self.is_cluster:
             with (

@@ -21,8 +21,8 @@ class SchemaDiffersError(DatabaseError):
 def migrate() -> None:
     """Bring a database file to another schema version.
 
-    Opening a file for writing upgrades it already; these commands are for doing it at a time of
-    one's choice, for going back to an older release, and for looking.
+    Opening a file upgrades it already, also to read it; these commands are for doing it at a time
+    of one's choice, for going back to an older release, and for looking.
 
     \b
     Examples:

@@ -61,6 +61,7 @@ _BYTES_PER_PLAN = 64 * 2**20
 _POSTINGS_PER_RUN = 500_000  # the larger the sorted runs of a replace, the fuller the pages
 
 _RESOURCE = "SELECT id FROM resource WHERE name = ?"
+_RESOURCES = "SELECT json_group_array(name) FROM (SELECT name FROM resource ORDER BY name)"
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
 _SET_VERSIONS = (
     "UPDATE resource SET resource_version = ifnull(?, resource_version), version = version + ?"
@@ -179,6 +180,12 @@ class SqliteStore(BaseStore):
         if isinstance(self._shelf, PackedShelf):
             self._shelf.forget_decoded()
             self._views.clear()
+
+    def resources(self) -> list[str]:
+        """Return the names of the resources that the database has, in order."""
+        self._check_open()
+        names: list[str] = orjson.loads(self._db.one(_RESOURCES))
+        return names
 
     # Writes
 

@@ -105,8 +105,8 @@ class TestGet:
 
     def test_one_source(self, here: list[str], tmp_path: Path) -> None:
         for other in (["--db", f"sqlite:///{tmp_path / 'x.db'}"], ["--from", "-"]):
-            assert "give either --db" in wrong_usage("get", *other, *here)
-            assert "give either --db" in wrong_usage("get", *other, "--context", "test")
+            assert "give only one of --db" in wrong_usage("get", *other, *here)
+            assert "give only one of --db" in wrong_usage("get", *other, "--context", "test")
 
 
 class TestContexts:

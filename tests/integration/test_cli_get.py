@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from sqlcache.objects import Object
+from sqlcache.store import open_store
 from sqlcache.testing import pod
 from tests.integration.command import NOW, dump_of, error, output, run, wrong_usage
 
@@ -237,8 +238,8 @@ class TestWrong:
     @pytest.mark.parametrize(
         ("args", "expected"),
         [
-            ([], "give either --db sqlite:///PATH, --from DUMP"),
-            (["--db", "sqlite:///x.db", "--from", "x"], "give either"),
+            ([], "give --db sqlite:///PATH, --from DUMP"),
+            (["--db", "sqlite:///x.db", "--from", "x"], "give only one of --db"),
             (["--db", "x.db"], "did you mean sqlite:///x.db?"),
             (["-l", "a=b=c", "--from", "x"], "found '=', expected: ',' or 'end of string'"),
             (["-l", "a in (", "--from", "x"], "Invalid value for '-l'"),
@@ -270,6 +271,22 @@ class TestWrong:
         path.write_text("hello " * 200)
         assert error("get", "--db", f"sqlite:///{path}").startswith(f"{path}: ")
         assert error("get", "--db", f"sqlite:///{tmp_path}").startswith(f"{tmp_path}: ")
+
+    @pytest.mark.parametrize("name", ["pdos", "svc", "services", "pods,svc", "pods/web-1"])
+    def test_a_file_of_other_resources(self, tmp_path: Path, name: str) -> None:
+        path = tmp_path / "x.db"
+        with (
+            open_store(f"sqlite:///{path}", "nodes") as nodes,
+            open_store(f"sqlite:///{path}") as pods,
+        ):
+            nodes.replace([], "1")
+            pods.replace([], "1")
+        called = "services" if name == "svc" else name
+        for command in ("get", "stats", "explain"):
+            option = [name] if command == "get" else ["--resource", name]
+            said = error(command, *option, "--db", f"sqlite:///{path}")
+            assert said == f"{path}: no {called} in it; it has nodes, pods"
+        assert output("get", "no", "-o", "name", "--db", f"sqlite:///{path}") == ""
 
     def test_a_dump_that_is_none(self, tmp_path: Path) -> None:
         path = tmp_path / "x.json"

@@ -27,6 +27,8 @@ from sqlcache.store._sql import engine, upgrade
 from sqlcache.store._sql.schema import METADATA
 from sqlcache.testing.factories import pod
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -93,6 +95,15 @@ def test_reading_a_file_of_today_imports_neither_alembic_nor_sqlalchemy(path: st
     )
     told = subprocess.check_output([sys.executable, "-c", read, path], text=True)
     assert told == "['default/p0'] []\n"
+
+
+def test_migrations_are_found_beside_the_package_too(tmp_path: Path) -> None:
+    """Whoever starts Python in a checkout imports from there, whatever is installed."""
+    for name in ("sqlcache", "migrations"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    opened = "import sqlcache; sqlcache.open_store().close(); print(sqlcache.__file__)"
+    told = subprocess.check_output([sys.executable, "-c", opened], text=True, cwd=tmp_path)
+    assert told == f"{tmp_path}/sqlcache/__init__.py\n"
 
 
 def test_every_step_goes_down_and_up_again(path: str) -> None:

@@ -93,7 +93,8 @@ def test_durations_have_the_unit_that_reads_best(us: float, expected: str) -> No
 
 
 def test_cells_show_median_and_99th_percentile_or_the_reason() -> None:
-    assert figures.cell(timing("dict", 12_345.6, 23_456.7)) == "12,346 / 23,457"
+    assert figures.cell(timing("dict", 9_345.6, 23_456.7)) == "9,346 / 23,457"
+    assert figures.cell(timing("dict", 12_345.6, 5_234_567.0)) == "12 / 5,235 ms"
     assert figures.cell(timing("dict", 1.94)) == "1.9 / 1.9"
     assert figures.cell(Result("memory", "dict", "", "", 1, bytes=96_400_000)) == "96 MB"
     late = Result("load", "dict", "", "", 1, error="out of time: not done within 3 s")

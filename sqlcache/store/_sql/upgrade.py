@@ -15,8 +15,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
-from importlib.resources import files
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlcache.errors import SchemaVersionError
@@ -145,9 +145,16 @@ def _config(**attributes: object) -> Config:
     from alembic.config import Config
 
     config = Config(attributes=attributes)
-    config.set_main_option("script_location", str(files("sqlcache.migrations")))
+    config.set_main_option("script_location", str(_migrations()))
     config.set_main_option("path_separator", "os")
     return config
+
+
+def _migrations() -> Path:
+    """Return where the migrations lie: within an installed package, beside it in a checkout."""
+    package = Path(__file__).parents[2]
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parent / "migrations"
 
 
 def _run(connection: sqlite3.Connection, step: Callable[[Config], None]) -> None:
