@@ -53,6 +53,11 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(self._summaries.items()))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments, or write the help or the version, which may fail as commands do."""
+        with exit_codes():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; see `_errors` for how it ends."""
         with exit_codes():

@@ -57,7 +57,11 @@ def write(text: str | bytes) -> None:
     """Write to standard output, in UTF-8."""
     data = text.encode("utf-8", "backslashreplace") if isinstance(text, str) else text
     with _stdout() as stdout:
-        stdout.buffer.write(data)
+        rest = memoryview(data)
+        # With PYTHONUNBUFFERED this is a bare descriptor, and may take less than it is given: on
+        # a disk that is filling up, or when a reader goes away. The next write tells why.
+        while rest:
+            rest = rest[stdout.buffer.write(rest) :]
 
 
 def flush() -> None:

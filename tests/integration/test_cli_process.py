@@ -215,12 +215,10 @@ class TestDisk:
     def test_no_room(self, path: Path) -> None:
         """A limit on the size of files, which stands in for the disk's."""
 
-        def limit() -> None:
-            limit_bytes = path.stat().st_size + 500_000
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
-
+        room_bytes = path.stat().st_size + 500_000
         result = finish(
-            start("load", "-", "--db", f"sqlite:///{path}", before=limit), dump_of(*NEW)
+            start("load", "-", "--db", f"sqlite:///{path}", before=lambda: limit_files(room_bytes)),
+            dump_of(*NEW),
         )
         assert result.exit_code == 1
         assert result.stderr.startswith(f"Error: {path}: ")
@@ -296,6 +294,33 @@ class TestPipes:
     ) -> None:
         result = shell(f"get --db sqlite:///{path} {redirection}")
         assert (result.returncode, result.stdout, result.stderr) == (1, "", message)
+
+    @pytest.mark.parametrize("arguments", ["--help", "--version", "get --help", "migrate --help"])
+    def test_help_that_cannot_be_written(self, arguments: str) -> None:
+        result = shell(f"{arguments} >/dev/full")
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr == "Error: No space left on device\n"
+
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv"])
+    def test_output_that_is_cut_is_no_success(
+        self, tmp_path: Path, form: str, unbuffered: str
+    ) -> None:
+        """A bare descriptor takes what fits and tells so by a number, not by an error."""
+        dump = tmp_path / "dump.json"
+        dump.write_bytes(dump_of(*NEW))
+        with (tmp_path / "out").open("wb") as out:
+            result = subprocess.run(
+                [sys.executable, "-m", "sqlcache", "get", "-o", form, "--from", str(dump)],
+                env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+                stdout=out,
+                stderr=subprocess.PIPE,
+                preexec_fn=lambda: limit_files(70_000),
+                check=False,
+                timeout=60,
+            )
+        assert result.returncode == 1
+        assert result.stderr == b"Error: standard output: File too large\n"
 
     def test_errors_nobody_reads(self, path: Path) -> None:
         result = shell(f"get nothing --db sqlite:///{path} 2>&-")
@@ -384,6 +409,11 @@ def script_of_the_wheel() -> str:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     module, function = project["scripts"]["sqlcache"].split(":")
     return f"import sys; from {module} import {function}; sys.exit({function}())"
+
+
+def limit_files(size_bytes: int) -> None:
+    """Let this process write no file beyond a size."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
