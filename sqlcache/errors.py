@@ -254,6 +254,16 @@ class StoreClosedError(SqlcacheError, RuntimeError):
         super().__init__("the store is closed")
 
 
+class ReentrantWriteError(SqlcacheError, RuntimeError):
+    """A write, or `close`, was called from within a write of the same store and thread.
+
+    As by what `replace` or `apply` iterates over, or by a transform or index function.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("a write of this store is under way in this thread")
+
+
 class BackendError(SqlcacheError, ValueError):
     """No backend of that name, or an option that the backend does not have."""
 

@@ -9,7 +9,6 @@ Elsewhere: what the methods promise (store.api), the commits (store.scan, indexe
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -48,6 +47,7 @@ from sqlcache.selectors import (
     service_selector,
 )
 from sqlcache.store._mutation import MutationDetector
+from sqlcache.store._write_lock import WriteLock
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats, Transaction
 
 IndexValues = dict[str, tuple[str, ...]]
@@ -100,7 +100,7 @@ class BaseStore(ABC):
         self._transform = transform
         self._indexers = _checked_indexers(indexers or {})
         self._selector_func = selector_func or SELECTOR_FUNCS.get(resource)
-        self._write_lock = threading.Lock()  # held while changes are worked out and committed
+        self._write_lock = WriteLock()
         self._detector = MutationDetector(key_func) if detect_mutation else None
         self._closed = False
 

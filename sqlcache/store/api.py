@@ -11,6 +11,8 @@ Promises
 - A call that raises leaves the store as it was. The one exception is `transaction`, which skips
   operations without a usable key and says which (as client-go does).
 - A key, namespace, index value or name that is no string is refused with a TypeError.
+- A write from within a write of the same thread, as by what `replace` iterates over, raises
+  `ReentrantWriteError`; what it may read there is the state before.
 - After `close()` every method but `close` raises `StoreClosedError`.
 
 Index functions

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from sqlcache.errors import (
     IndexFunctionError,
     ObjectError,
     ObjectKeyError,
+    ReentrantWriteError,
     TransactionError,
     TransformError,
 )
@@ -18,6 +21,7 @@ from sqlcache.objects import (
     DeletedFinalStateUnknown,
     ExplicitKey,
     Object,
+    meta_namespace_index_func,
     meta_namespace_key_func,
 )
 from sqlcache.store.api import Indexer, Store, Transaction
@@ -475,6 +479,41 @@ class ContentContract(StoreFixtures):
         store.add(pod("a", rv="5"))
         with unchanged(store), pytest.raises(ConnectionError, match="page 2 was lost"):
             store.replace(failing(), "20")
+
+    def test_iterables_may_read_but_a_write_within_a_write_is_refused(self, store: Indexer) -> None:
+        store.replace([pod("a"), pod("b")], "1")
+        writes: dict[str, Callable[[], object]] = {
+            "add": lambda: store.add(pod("c")),
+            "delete": lambda: store.delete(pod("a")),
+            "replace": lambda: store.replace([], "3"),
+            "apply": lambda: store.apply([{"type": "ADDED", "object": pod("c")}]),
+            "transaction": lambda: store.transaction(Transaction("add", pod("c"))),
+            "bookmark": lambda: store.bookmark("3"),
+            "add_indexers": lambda: store.add_indexers({"more": meta_namespace_index_func}),
+            "close": store.close,
+        }
+
+        def objects(write: Callable[[], object]) -> Iterator[Object]:
+            yield pod("x")
+            assert sorted(store.list_keys()) == ["default/a", "default/b"]
+            assert names(store.select("default", "")) == ["a", "b"]
+            write()
+
+        def events(write: Callable[[], object]) -> Iterator[dict[str, Any]]:
+            return ({"type": "ADDED", "object": obj} for obj in objects(write))
+
+        with ThreadPoolExecutor(1) as pool:  # so that waiting for ever fails
+            for write in writes.values():
+                for outer in (
+                    partial(store.replace, objects(write), "2"),
+                    partial(store.apply, events(write)),
+                ):
+                    with pytest.raises(ReentrantWriteError):
+                        pool.submit(outer).result(10)
+        assert names(store.list()) == ["a", "b"]
+        assert store.last_store_sync_resource_version() == "1"
+        store.add(pod("c"))
+        assert names(store.list()) == ["a", "b", "c"]
 
     def test_large_replace_is_exact(self, make_store: MakeStore) -> None:
         """Backends write in portions: objects, repeats and removals must meet across them."""

@@ -286,7 +286,8 @@ class TestWrong:
             option = [name] if command == "get" else ["--resource", name]
             said = error(command, *option, "--db", f"sqlite:///{path}")
             assert said == f"{path}: no {called} in it; it has nodes, pods"
-        assert output("get", "no", "-o", "name", "--db", f"sqlite:///{path}") == ""
+        found = run("get", "no", "--db", f"sqlite:///{path}")
+        assert (found.exit_code, found.stderr) == (0, "No resources found\n")
 
     def test_a_dump_that_is_none(self, tmp_path: Path) -> None:
         path = tmp_path / "x.json"

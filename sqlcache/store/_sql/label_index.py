@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import orjson
 
-from sqlcache.errors import DatabaseError
+from sqlcache.errors import DatabaseError, ReentrantWriteError
 from sqlcache.store._sql.counted import Query, reader, to_json
 from sqlcache.store._sql.engine import Database
 from sqlcache.store._sql.label_keys import LabelKeys, LabelWrites, label_keys
 from sqlcache.store._sql.packed import batched
 from sqlcache.store._sql.shelf import Shelf
 from sqlcache.store._sql.writer import Writer, run
+from sqlcache.store._write_lock import WriteLock
 from sqlcache.store.labels import LabelPolicy
 
 _OBJECTS_PER_STEP = 500
@@ -57,7 +57,7 @@ class LabelIndex:
         database: Database,
         shelf: Shelf,
         writer: Writer,
-        write_lock: threading.Lock,
+        write_lock: WriteLock,
         policy: LabelPolicy | None,
         *,
         shared: bool,
@@ -134,8 +134,8 @@ class LabelIndex:
             return
         try:
             self._build(resource_id, frozenset(wanted), self._turn, _WAIT_S)
-        except TimeoutError:
-            return  # a long write is under way; who asks next goes on
+        except (TimeoutError, ReentrantWriteError):
+            return  # a long write is under way, maybe of the caller's; who asks next goes on
         except DatabaseError as error:
             self._given_up |= wanted
             log.warning("Labels %s stay without an index: %s", ", ".join(sorted(wanted)), error)
@@ -144,10 +144,10 @@ class LabelIndex:
     def _turn(self) -> Iterator[None]:
         """Hold the write lock for a step.
 
-        With a limit: the caller may be within a write of its own, as what `replace` iterates over.
+        With a limit: a long write may be under way.
         """
         time.sleep(_PAUSE_S)
-        if not self._write_lock.acquire(timeout=_WAIT_S):
+        if not self._write_lock.acquire(_WAIT_S):
             raise TimeoutError
         try:
             yield
