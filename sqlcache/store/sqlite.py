@@ -359,8 +359,8 @@ class SqliteStore(BaseStore):
     def _get_by_keys(self, keys: Sequence[str]) -> dict[str, Object]:
         sound = [key for key in keys if not unsound(key)]
         with self._reading() as (query, resource):
-            places = self._shelf.find(query, resource, sound)
-            ids = {key: place[0] for key, place in zip(sound, places, strict=True) if place}
+            filings = self._shelf.find(query, resource, sound)
+            ids = {key: filing[0] for key, filing in zip(sound, filings, strict=True) if filing}
             # Not through the hot objects: this is asked for by writers, and once.
             objects = self._shelf.stored(query, list(ids.values()))
         return {key: objects[object_id] for key, object_id in ids.items()}
@@ -441,8 +441,8 @@ class SqliteStore(BaseStore):
                 keys = filed.matching(query, resource, namespace, labels)
             if not keys:
                 return []
-            places = self._shelf.find(query, resource, keys)
-            return self._shelf.fetch(query, [place[0] for place in places if place])
+            filings = self._shelf.find(query, resource, keys)
+            return self._shelf.fetch(query, [filing[0] for filing in filings if filing])
 
     def _count(self, namespace: str, selector: Selector) -> int:
         if selector == NOTHING:

@@ -51,19 +51,19 @@ class Row(NamedTuple):
 Numbered = tuple[int, Row]  # an object's id, and what it becomes
 
 
-# What is stored of an object whatever its caller does to it later: its id, namespace, digest and
-# the packed ids of its terms. Plain, so that the garbage collector lets go of it: there are many.
-Place = tuple[int, str, bytes, bytes]
+# What is stored of an object whatever its caller does to it later: its id, its namespace, and its
+# stamp: the digest of its terms, then their packed ids. There are many: so it is plain, for the
+# garbage collector lets go of that, and the stamp is one object, for a second one takes 48 bytes.
+Filing = tuple[int, str, bytes]
 
 
 class Stored(NamedTuple):
-    """A key and the place of what is stored under it."""
+    """A key, and the filing of what is stored under it."""
 
     key: str
     id: int
     namespace: str
-    digest: bytes
-    terms: bytes
+    stamp: bytes
 
 
 class Batch(NamedTuple):

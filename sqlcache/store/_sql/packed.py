@@ -24,9 +24,9 @@ from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.members import DecodedMembers
-from sqlcache.store._sql.object_rows import Batch, Place, Stored
+from sqlcache.store._sql.object_rows import Batch, Filing, Stored
 from sqlcache.store._sql.shelf import Matches, Shelf
-from sqlcache.store._sql.terms import Scope, digest
+from sqlcache.store._sql.terms import DIGEST_BYTES, Scope, digest
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ OBJECT_BYTES = 8 * 1024  # of JSON, that an object takes of what is kept decoded
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 _BODIES_PER_STATEMENT = 500  # bounds the text that one statement builds, some MB
 
-_STORED = "json_array(o.key, o.id, s.namespace, hex(o.digest), hex(o.terms))"
+_STORED = "json_array(o.key, o.id, s.namespace, hex(o.digest) || hex(o.terms))"
 _FIND = (
     f"SELECT json_group_array({_STORED}) FROM json_each(?) j CROSS JOIN object o CROSS JOIN scope s"
     " WHERE o.key = j.value AND o.resource_id = ? AND s.id = o.scope_id"
@@ -83,6 +83,7 @@ class PackedShelf(Shelf):
     """Objects as bytes in their rows."""
 
     shared = False
+    digest_bytes = DIGEST_BYTES
 
     def __init__(self, hot_objects: int, dictionaries: Dictionaries, *, versioned: bool) -> None:
         """Make a shelf.
@@ -111,16 +112,17 @@ class PackedShelf(Shelf):
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return digest(label_text, index_values)
 
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Filing | None]:
         if not keys:
             return []
-        found = dict(_places(query(_FIND, (to_json(keys), resource_id))))
+        found = dict(_filings(query(_FIND, (to_json(keys), resource_id))))
         return [found.get(key) for key in keys]
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         if not ids:
             return []
-        return [Stored(key, *place) for key, place in _places(query(_FIND_IDS, (to_json(ids),)))]
+        found = _filings(query(_FIND_IDS, (to_json(ids),)))
+        return [Stored(key, *filing) for key, filing in found]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
         return {object_id: obj for object_id, obj, _ in self._decoded(query, ids)}
@@ -329,6 +331,6 @@ def batched(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
         yield batch
 
 
-def _places(rows: str) -> Iterator[tuple[str, Place]]:
-    for key, object_id, namespace, digest_hex, terms_hex in orjson.loads(rows):
-        yield key, (object_id, namespace, bytes.fromhex(digest_hex), bytes.fromhex(terms_hex))
+def _filings(rows: str) -> Iterator[tuple[str, Filing]]:
+    for key, object_id, namespace, stamp in orjson.loads(rows):
+        yield key, (object_id, namespace, bytes.fromhex(stamp))

@@ -21,8 +21,8 @@ from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
-from sqlcache.store._sql.object_rows import Batch, Place, Stored
-from sqlcache.store._sql.terms import Scope, fingerprint
+from sqlcache.store._sql.object_rows import Batch, Filing, Stored
+from sqlcache.store._sql.terms import FINGERPRINT_BYTES, Scope, fingerprint
 
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
@@ -33,10 +33,12 @@ class Shelf(ABC):
     Attributes:
         members: what hot views read; what `follow` prepares is to be shown there after it.
         shared: callers have the very objects that are kept, and may have changed them.
+        digest_bytes: the length of digests.
     """
 
     members: Members
     shared: bool
+    digest_bytes: int
 
     @abstractmethod
     def start(self, query: Query, resource_id: int) -> None:
@@ -59,7 +61,7 @@ class Shelf(ABC):
         """Return bytes that tell equal terms in equal order from others, while it keeps them."""
 
     @abstractmethod
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Filing | None]:
         """Return what is stored under keys, in their order; None under one that is not there."""
 
     @abstractmethod
@@ -139,8 +141,8 @@ class Shelf(ABC):
         """Return the object with a key, or None."""
 
 
-class _Places(dict[str, Place]):
-    """The places of all objects, by key.
+class _Filings(dict[str, Filing]):
+    """The filings of all objects, by key.
 
     The garbage collector lets go of a dict without tracked values, and has it back as a young one
     with the next tuple put in, to go through all of it each time. It never lets go of a subclass.
@@ -151,11 +153,12 @@ class LiveShelf(Shelf):
     """The parsed objects themselves. The caller holds the database's lock, or is the writer."""
 
     shared = True
+    digest_bytes = FINGERPRINT_BYTES
 
     def __init__(self) -> None:
         self.members = self._shown = LiveMembers()
         self._by_namespace: dict[str, dict[int, Object]] = {}
-        self._places = _Places()
+        self._filings = _Filings()
         self._keys: dict[int, str] = {}
 
     def start(self, query: Query, resource_id: int) -> None:
@@ -167,12 +170,12 @@ class LiveShelf(Shelf):
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return fingerprint(label_text, index_values)
 
-    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Place | None]:
-        return list(map(self._places.get, keys))
+    def find(self, query: Query, resource_id: int, keys: Sequence[str]) -> list[Filing | None]:
+        return list(map(self._filings.get, keys))
 
     def find_ids(self, query: Query, ids: Sequence[int]) -> list[Stored]:
         keys = [self._keys[object_id] for object_id in ids if object_id in self._keys]
-        return [Stored(key, *self._places[key]) for key in keys]
+        return [Stored(key, *self._filings[key]) for key in keys]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
         return {
@@ -203,16 +206,16 @@ class LiveShelf(Shelf):
             self._shown.remove(stored.id)
             self._leave(stored.namespace, stored.id)
             self._keys.pop(stored.id, None)
-            self._places.pop(stored.key, None)
+            self._filings.pop(stored.key, None)
         for object_id, row in batch.fresh:
             self._keys[object_id] = row.key
         for object_id, row in batch.moved:
-            before = self._places[row.key][1]
+            before = self._filings[row.key][1]
             if before != row.namespace:
                 self._leave(before, object_id)
         for object_id, row in (*batch.fresh, *batch.moved, *batch.refiled):
-            terms = batch.terms[object_id]
-            self._places[row.key] = (object_id, row.namespace, row.digest or b"", terms)
+            stamp = (row.digest or b"") + batch.terms[object_id]
+            self._filings[row.key] = (object_id, row.namespace, stamp)
         coming: dict[int, Object] = {}
         members: dict[int, Object] = {}
         namespace: str | None = None
@@ -232,7 +235,7 @@ class LiveShelf(Shelf):
         return [each for each in self._members(namespace) if each not in excluded]
 
     def keys(self, query: Query, resource_id: int) -> list[str]:
-        return list(self._places)
+        return list(self._filings)
 
     def keys_of(self, query: Query, ids: Sequence[int]) -> list[str]:
         return [self._keys[object_id] for object_id in ids]
@@ -258,8 +261,8 @@ class LiveShelf(Shelf):
         return [obj for object_id, obj in members.items() if object_id not in excluded]
 
     def get(self, query: Query, resource_id: int, key: str) -> Object | None:
-        place = self._places.get(key)
-        return self._shown.by_id[place[0]] if place else None
+        filing = self._filings.get(key)
+        return self._shown.by_id[filing[0]] if filing else None
 
     def _members(self, namespace: str) -> dict[int, Object]:
         return self._by_namespace.get(namespace, {}) if namespace else self._shown.by_id

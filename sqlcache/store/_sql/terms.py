@@ -22,6 +22,7 @@ Term = tuple[Scope, str, str]  # scope, key name, value
 
 INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest
+FINGERPRINT_BYTES = 8
 
 
 class ScopeKind(IntEnum):
@@ -64,7 +65,7 @@ def fingerprint(label_text: str, index_values: _Values) -> bytes:
     """
     index_text = _index_text(index_values) if index_values else ""
     number = hash((label_text, index_text)) if index_text else hash(label_text)
-    return number.to_bytes(8, "little", signed=True)
+    return number.to_bytes(FINGERPRINT_BYTES, "little", signed=True)
 
 
 def _index_text(index_values: _Values) -> str:

@@ -110,20 +110,20 @@ class Writer:
         fresh: list[Numbered] = []
         changed: list[Stored] = []  # those that move, in their order
         leaving = self._shelf.find_ids(query, gone_ids)
-        places = self._shelf.find(query, resource_id, [row.key for row in rows])
-        for row, place in zip(rows, places, strict=True):
-            if place is None:
+        filings = self._shelf.find(query, resource_id, [row.key for row in rows])
+        for row, filing in zip(rows, filings, strict=True):
+            if filing is None:
                 if row.digest is not None:
                     fresh.append((sequences.next("object"), row))
                 continue
-            object_id, _, digest, _ = place
-            if row.digest == digest:
+            object_id, _, stamp = filing
+            if row.digest is None:
+                leaving.append(Stored(row.key, *filing))
+            elif stamp.startswith(row.digest):
                 same.append((object_id, row))
-            elif row.digest is None:
-                leaving.append(Stored(row.key, *place))
             else:
                 moved.append((object_id, row))
-                changed.append(Stored(row.key, *place))
+                changed.append(Stored(row.key, *filing))
 
         difference = Difference(keys)
         old = self._old(query, resource_id, [*leaving, *changed])
@@ -169,7 +169,7 @@ class Writer:
         olds = self._old(query, resource_id, stored)
         difference = Difference(keys)
         refiled = [
-            (each.id, Row(each.key, each.digest, each.namespace))
+            (each.id, Row(each.key, self._split(each.stamp)[0], each.namespace))
             for each in stored
             if olds[each.id].whole and difference.fill(each.id, olds[each.id], wanted)
         ]
@@ -226,7 +226,8 @@ class Writer:
         obj: Object | None,
     ) -> Old:
         """Return what the tables tell of an object that shows other terms now."""
-        ids = unpack_ids(stored.terms)
+        _, packed = self._split(stored.stamp)
+        ids = unpack_ids(packed)
         by_id = _terms_by_id(query, resource_id, ids)
         known = [label_id for label_id in ids if label_id in by_id]
         labels, values = labels_and_values(by_id[label_id] for label_id in known)
@@ -248,13 +249,19 @@ class Writer:
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
             digest = self._shelf.digest(label_text(stored.namespace, labels), values)
-            ids = unpack_ids(stored.terms)
+            stored_digest, packed = self._split(stored.stamp)
+            ids = unpack_ids(packed)
             # A label with NUL in it may read as two: then they are not as many as were stored.
-            if digest != stored.digest or len(ids) != len(labels) + len(value_pairs(values)):
+            if digest != stored_digest or len(ids) != len(labels) + len(value_pairs(values)):
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
         return Old(stored.key, stored.namespace, labels, values, ids)
+
+    def _split(self, stamp: bytes) -> tuple[bytes, bytes]:
+        """Return the digest and the packed ids of a stamp."""
+        length = self._shelf.digest_bytes
+        return stamp[:length], stamp[length:]
 
 
 def run(connection: sqlite3.Connection, plan: Plan) -> None:
