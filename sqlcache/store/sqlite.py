@@ -18,6 +18,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal
 
@@ -139,7 +140,8 @@ class SqliteStore(BaseStore):
         else:
             dictionaries = Dictionaries(path or ":memory:", self._compressor(compress))
             self._shelf = PackedShelf(hot_objects, dictionaries, versioned=path is not None)
-        self._in_memory = path is None
+        self._memory = MemoryDatabase() if path is None else None
+        self._memory_version = ""  # in memory the resourceVersion needs no statement
         if hot_members is None:
             hot_members = DEFAULT_HOT_MEMBERS if self._live else hot_objects
         member_bytes = MEMBER_BYTES if self._live else OBJECT_BYTES
@@ -147,7 +149,7 @@ class SqliteStore(BaseStore):
         self._filed: FiledSelectors | None = None
         if self._selector_func is not None:
             self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
-        self._db: Database = MemoryDatabase() if path is None else FileDatabase(path)
+        self._db: Database = self._memory or FileDatabase(path or "")
         self._writer = Writer(self._shelf, lambda: self._indexers)
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
         self._labels = LabelIndex(
@@ -197,16 +199,21 @@ class SqliteStore(BaseStore):
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
         batches = list(_plannable(rows)) or [[]]
-        plans: Iterable[Plan] = ()
-        if self._in_memory and len(batches) == 1:
+        plans: list[Plan] = []
+        if self._memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
-            plans = [self._writer.plan(self._db.one, resource, self._labels.keys, batches[0])]
+            keys = self._labels.keys
+            plan = self._writer.plan(self._db.one, resource, keys, batches[0])
+            if plan.empty and not keys.dropping:
+                self._memory.follow(self._unwritten(resource, plan, rv, selectors))
+                return
+            plans = [plan]
         with (
             self._db.writing(followers) as connection,
             self._labels.writing(connection, resource, followers) as labels,
         ):
             query = reader(connection)
-            writes: list[Write] = []
+            writes = []
             known = True
             for plan in plans or (
                 self._writer.plan(query, resource, labels.keys, each) for each in batches
@@ -216,9 +223,23 @@ class SqliteStore(BaseStore):
                 labels.count(plan.distinct)
                 writes.append(Write(plan.batch, plan.old))
                 known = known and plan.known
-            self._set_versions(connection, rv, changed=bool(changes))
+            self._set_versions(connection, followers, rv, changed=bool(changes))
             if changes:
                 followers += self._following(query, resource, writes if known else None, selectors)
+
+    def _unwritten(
+        self, resource: int, plan: Plan, rv: str | None, selectors: Selectors
+    ) -> Iterator[Callable[[], None]]:
+        """Yield what follows a write in memory that changes nothing in the database.
+
+        Most updates of pods are such ones: of their status. Each statement gives the interpreter
+        lock away, and a busy thread takes it.
+        """
+        yield self._shelf.follow(plan.batch)
+        if rv is not None:
+            yield partial(self._note_version, rv)
+        writes = [Write(plan.batch, plan.old)] if plan.known else None
+        yield from self._following(self._db.one, resource, writes, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         selectors: Selectors = {}
@@ -228,7 +249,7 @@ class SqliteStore(BaseStore):
             return self._writer.row(change)
 
         rows: Iterable[Row] = map(self._writer.row if self._filed is None else row, changes)
-        if self._in_memory:
+        if self._memory:
             # Readers wait for the statements only. Each row is let go when it is written.
             rows = _draining({row.key: row for row in rows})
         resource = self._prepare_writes()
@@ -264,7 +285,7 @@ class SqliteStore(BaseStore):
                 followers.append(self._shelf.follow(plan.batch))
             for sql, parameters in self._shelf.replaced(resource):
                 connection.execute(sql, parameters)
-            self._set_versions(connection, rv, changed=True)
+            self._set_versions(connection, followers, rv, changed=True)
             followers += self._following(query, resource, None, selectors, whole=True)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
@@ -287,7 +308,7 @@ class SqliteStore(BaseStore):
             resource = resource_id(connection, self.resource)
             stale = reader(connection)(_HAS_INDEXES, (resource,))
         self._labels.adopt(resource)
-        if not self._in_memory and (stale or self._indexers):
+        if not self._memory and (stale or self._indexers):
             self._reindex(resource, lambda key, obj: index_values(self._indexers, key, obj))
         self._resource_id, self._ready_to_write = resource, True
         return resource
@@ -309,9 +330,20 @@ class SqliteStore(BaseStore):
             followers.append(self._shelf.members.show)
 
     def _set_versions(
-        self, connection: sqlite3.Connection, rv: str | None, *, changed: bool
+        self,
+        connection: sqlite3.Connection,
+        followers: list[Callable[[], None]],
+        rv: str | None,
+        *,
+        changed: bool,
     ) -> None:
-        connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
+        if not self._memory:
+            connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
+        elif rv is not None:
+            followers.append(partial(self._note_version, rv))
+
+    def _note_version(self, rv: str) -> None:
+        self._memory_version = rv
 
     def _following(
         self,
@@ -331,7 +363,7 @@ class SqliteStore(BaseStore):
             selectors: what the objects written select.
             whole: all objects were replaced.
         """
-        version = None if self._in_memory else content_version(query, resource)
+        version = None if self._memory else content_version(query, resource)
         yield self._views.follow(writes, version)
         if self._filed is not None and (selectors or whole):
             yield self._filed.follow(selectors, version, whole=whole)
@@ -385,12 +417,12 @@ class SqliteStore(BaseStore):
     def _select(self, namespace: str, selector: Selector) -> Objects:
         if selector == NOTHING:
             return []
-        if self._in_memory and (hot := self._views.find(namespace, selector)) is not None:
+        if self._memory and (hot := self._views.find(namespace, selector)) is not None:
             return hot
         self._demand(selector)
         with self._reading() as (query, resource):
             version, keys = self._state(query, resource)
-            if not self._in_memory and (hot := self._hot(namespace, selector, version)) is not None:
+            if not self._memory and (hot := self._hot(namespace, selector, version)) is not None:
                 return hot
             place = selection.Place(resource, namespace)
             selected = selection.select(query, place, selector, keys, live=self._live)
@@ -410,7 +442,7 @@ class SqliteStore(BaseStore):
 
         Call it where the reading starts.
         """
-        if self._in_memory:
+        if self._memory:
             return self._views.version, self._labels.keys  # they move where readers are kept out
         return self._labels.read(query, resource)
 
@@ -563,6 +595,9 @@ class SqliteStore(BaseStore):
             return values
 
     def _resource_version(self) -> str:
+        if self._memory:
+            with self._memory.reading():
+                return self._memory_version
         return self._db.one(_VERSION, (self.resource,)) or ""
 
     def _source(self) -> str:

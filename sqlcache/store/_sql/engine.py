@@ -124,6 +124,11 @@ class MemoryDatabase(Database):
                 yield connection
             _follow(followers)
 
+    def follow(self, followers: Iterable[Callable[[], None]]) -> None:
+        """Call what would follow a commit, where there is nothing to write."""
+        with self._block:
+            _follow(followers)
+
     def close(self) -> None:
         with self._lock, self._translated():
             if self._connection is not None:

@@ -62,6 +62,11 @@ class Plan(NamedTuple):
     distinct: Mapping[str, int]
 
     @property
+    def empty(self) -> bool:
+        """Return whether nothing is written to the database."""
+        return not (self.statements or self.added or self.removed)
+
+    @property
     def known(self) -> bool:
         """Return whether `old` has all labels of all those objects."""
         return all(old.whole for old in self.old.values())
