@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 
 from sqlcache import PodLister, open_store
 from sqlcache.client.transport import ApiListWatch, Resource, connect
@@ -41,9 +41,9 @@ class BudgetController(Controller):
 
 
 def run(report, stop, backend=None, **where):
-    """Report until an event is set, or Ctrl-C; `where` is kubeconfig= and context=."""
+    """Report until an event is set; `where` is kubeconfig= and context=."""
     client = connect(**where)
-    with suppress(KeyboardInterrupt), ExitStack() as stack:
+    with ExitStack() as stack:
         informers = []
         for each in (BUDGETS, PODS):
             watch = stack.enter_context(closing(ApiListWatch(client, each)))

@@ -70,7 +70,7 @@ class TestExplain:
 
     def test_usage(self) -> None:
         assert "Invalid value for '-l'" in wrong_usage("explain", "-l", "(", "--from", "x")
-        assert "give either" in wrong_usage("explain", "-l", "a")
+        assert "give --db" in wrong_usage("explain", "-l", "a")
 
 
 class TestStats:

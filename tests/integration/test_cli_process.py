@@ -323,8 +323,9 @@ class TestPipes:
         assert result.stderr == b"Error: standard output: File too large\n"
 
     def test_errors_nobody_reads(self, path: Path) -> None:
-        result = shell(f"get nothing --db sqlite:///{path} 2>&-")
-        assert (result.returncode, result.stdout) == (0, "")
+        for asked, code in (("pods -n nothing", 0), ("nothing", 1)):
+            result = shell(f"get {asked} --db sqlite:///{path} 2>&-")
+            assert (result.returncode, result.stdout) == (code, "")
 
     def test_output_is_utf8_in_any_locale(self, tmp_path: Path) -> None:
         dump = tmp_path / "dump.json"
