@@ -236,8 +236,7 @@ class SqliteStore(BaseStore):
         lock away, and a busy thread takes it.
         """
         yield self._shelf.follow(plan.batch)
-        if rv is not None:
-            yield partial(self._note_version, rv)
+        yield partial(self._note_version, rv)
         writes = [Write(plan.batch, plan.old)] if plan.known else None
         yield from self._following(self._db.one, resource, writes, selectors)
 
@@ -337,13 +336,14 @@ class SqliteStore(BaseStore):
         *,
         changed: bool,
     ) -> None:
-        if not self._memory:
-            connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
-        elif rv is not None:
+        if self._memory:
             followers.append(partial(self._note_version, rv))
+        else:
+            connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
 
-    def _note_version(self, rv: str) -> None:
-        self._memory_version = rv
+    def _note_version(self, rv: str | None) -> None:
+        if rv is not None:
+            self._memory_version = rv
 
     def _following(
         self,

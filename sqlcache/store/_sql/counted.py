@@ -194,11 +194,7 @@ class CountedTable:
 
     @property
     def _leaf(self) -> str:
-        return f"j{self._depth}.value"
-
-    @property
-    def _depth(self) -> int:
-        return len(self.columns) - 1
+        return f"j{len(self.columns) - 1}.value"
 
     @cached_property
     def _remove_sql(self) -> str:

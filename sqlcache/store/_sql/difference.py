@@ -179,14 +179,15 @@ class Difference:
 
     def fill(self, object_id: int, old: Old, wanted: Collection[str]) -> bool:
         """Give an object the postings that it lacks of some label keys; return whether any."""
+        found = old.terms
         lacking = [
             scope != INDEX_SCOPE and key in wanted and not self._keys.filing(key, label_id)
-            for (scope, key, _), label_id in zip(old.terms, old.ids, strict=True)
+            for (scope, key, _), label_id in zip(found, old.ids, strict=True)
         ]
         if not any(lacking):
             return False
         ids = list(old.ids)
-        for position, term in enumerate(old.terms):
+        for position, term in enumerate(found):
             if lacking[position]:
                 ids[position] = self._gain(object_id, term)
                 self._apart[term[1]] -= 1  # it is counted under its key already
