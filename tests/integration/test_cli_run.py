@@ -22,7 +22,7 @@ from sqlcache.client import Resource
 from sqlcache.objects import Object
 from sqlcache.store import BACKENDS
 from sqlcache.testing import names
-from sqlcache.testing.apiserver import ApiServer
+from sqlcache.testing.apiserver import ApiServer, Fault
 from tests.integration.chaos import NAMESPACES, Chaos, add_pod, new_pod, service
 from tests.integration.clusters import WRITES, eventually
 from tests.integration.command import Result, error, run, wrong_usage
@@ -216,21 +216,22 @@ class TestLogs:
 class TestEndpoints:
     def test_health_and_readiness(self, server: ApiServer, kubeconfig: Path) -> None:
         stalled = server.faults.stall(verb="watch", resource="pods", times=None)
-        late = server.faults.slow(1.0, verb="create", resource="endpoints", times=None)
-        with managing(kubeconfig, "--workers", "1", *ELECT) as manager:
+        held = server.faults.stall(verb="create", resource="endpoints", times=None)
+        with managing(kubeconfig, *ELECT) as manager:
             waiting = "[-]informer-sync failed: not in sync: pods\n"
             bad = f"{waiting}[+]shutdown ok\nreadyz check failed\n"
             eventually(lambda: manager.get("/readyz") == (500, bad))
             assert manager.get("/healthz") == (200, "ok")
             stalled.remove()
             eventually(lambda: manager.get("/readyz") == (200, "ok"))
-            manager.process.send_signal(signal.SIGTERM)  # some second of work is left
+            eventually(lambda: held.hits)
+            manager.process.send_signal(signal.SIGTERM)
             eventually(lambda: "shutting down" in manager.get("/readyz")[1])
             assert manager.get("/healthz?verbose") == (
                 200,
                 "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n",
             )
-            late.remove()
+            held.remove()
             assert manager.finish().exit_code == 0
 
     def test_metrics(self, server: ApiServer, kubeconfig: Path) -> None:
@@ -355,22 +356,29 @@ class TestElection:
 
 class TestEnd:
     @pytest.fixture
-    def busy(self, server: ApiServer, kubeconfig: Path) -> Iterator[Running]:
-        """A leader with 20 services of which it writes two at a time, for 0.2 s."""
-        server.faults.slow(0.2, verb="create", resource="endpoints", times=None)
+    def held(self, server: ApiServer) -> Fault:
+        """What lets two writes pass and holds the others."""
+        return server.faults.stall(verb="create", resource="endpoints", times=None, skip=2)
+
+    @pytest.fixture
+    def busy(self, server: ApiServer, kubeconfig: Path, held: Fault) -> Iterator[Running]:
+        """A leader with 20 services, of which two are written and two are being written."""
         for number in range(18):
             server.create("services", service(f"s{number}"))
         args = (*ELECT, "--controllers", "endpoints", "--workers", "2")
         with managing(kubeconfig, *args) as manager:
-            eventually(lambda: server.count("endpoints"))
+            eventually(lambda: held.hits == 2)
             yield manager
 
     @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
     def test_what_waits_is_done_and_then_the_lease_released(
-        self, server: ApiServer, busy: Running, signum: signal.Signals
+        self, server: ApiServer, busy: Running, held: Fault, signum: signal.Signals
     ) -> None:
-        assert server.count("endpoints") < 20
-        result = busy.end(signum)
+        busy.process.send_signal(signum)
+        busy.wait_for("stopping: syncing what waits", stream="stderr")
+        assert server.count("endpoints") == 2
+        held.remove()
+        result = busy.finish()
         assert result.exit_code == 0
         assert server.count("endpoints") == 20
         assert holder(server) == ""
@@ -385,7 +393,6 @@ class TestEnd:
     def test_a_second_signal_ends_at_once(
         self, server: ApiServer, busy: Running, signum: signal.Signals, exit_code: int, word: str
     ) -> None:
-        server.faults.slow(60.0, verb="create", resource="endpoints", times=None)
         busy.process.send_signal(signal.SIGTERM)
         busy.wait_for("stopping: syncing what waits", stream="stderr")
         started = time.monotonic()
