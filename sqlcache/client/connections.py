@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -265,11 +266,15 @@ class _CallOfThread(threading.local):
 
 
 _CALLS = _CallOfThread()
+_RESET = struct.pack("ii", 1, 0)  # struct linger: on, 0 s; see socket(7)
 
 
 def _shut(connected: socket.socket | None) -> None:
     if connected is not None:
         with suppress(OSError):  # the other side was faster
+            # With a reset when it is closed. After a mere end, a server whose answer did not fit
+            # the buffers would wait minutes for them to become empty.
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             # Not the method of an SSLSocket, which drops what the reading thread still uses.
             socket.socket.shutdown(connected, socket.SHUT_RDWR)
 

@@ -391,6 +391,26 @@ def test_long_list_that_is_given_up_leaves_nothing_behind(
         list(items)
 
 
+@pytest.mark.parametrize("_", range(5))  # it depends on how full the buffers are
+def test_server_is_rid_of_a_long_list_that_is_cut(_: int) -> None:
+    stop = StopSignal(MonotonicClock())
+    pods = [pod(f"p{number}", labels={"long": "x" * 1000}) for number in range(10_000)]
+    page = {"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": pods}
+    with closing(Server()) as server:
+        server.answer = refuse(200, json.dumps(page).encode())
+        pods_of = transport.Resource("", "v1", "pods")
+        with closing(transport.ApiListWatch(client_of(server.url), pods_of)) as list_watch:
+            asked = {"resource_version": "0", "limit": 500, "continue_token": "", "stop": stop}
+            items = list_watch.list_page(**asked)["items"]
+            next(items)
+            stop.set()
+            with pytest.raises(ApiConnectionError):
+                list(items)
+            started = time.monotonic()
+            server.close()  # which waits for its threads
+            assert time.monotonic() - started < 20
+
+
 def test_refused_connection_is_told_apart(stop: StopSignal) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
