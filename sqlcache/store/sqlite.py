@@ -36,7 +36,7 @@ from sqlcache.store._base import (
     index_values,
     unsound,
 )
-from sqlcache.store._sql import postings, selection, statistics
+from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.compression import Compressor, Training, library
 from sqlcache.store._sql.counted import Query, reader, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
@@ -48,7 +48,7 @@ from sqlcache.store._sql.packed import OBJECT_BYTES, PackedShelf, batched, keys_
 from sqlcache.store._sql.selecting import FiledSelectors, content_version
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import MEMBER_BYTES, HotViews, Write
-from sqlcache.store._sql.writer import Plan, Writer, resource_id, run
+from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
 from sqlcache.store.api import Explanation, Keys, StoreSize, StoreStats
 from sqlcache.store.labels import LabelPolicy
 
@@ -204,8 +204,9 @@ class SqliteStore(BaseStore):
             # Nobody else writes to this database, so readers need not wait for the planning.
             keys = self._labels.keys
             plan = self._writer.plan(self._db.one, resource, keys, batches[0])
-            if plan.empty and not keys.dropping:
-                self._memory.follow(self._unwritten(resource, plan, rv, selectors))
+            statements = plan.statements
+            if len(statements) <= 1 and not (plan.distinct or keys.dropping):
+                self._memory.run(statements, self._followers(resource, plan, rv, selectors))
                 return
             plans = [plan]
         with (
@@ -218,7 +219,7 @@ class SqliteStore(BaseStore):
             for plan in plans or (
                 self._writer.plan(query, resource, labels.keys, each) for each in batches
             ):
-                run(connection, plan)
+                run(connection, plan.statements)
                 followers.append(self._shelf.follow(plan.batch))
                 labels.count(plan.distinct)
                 writes.append(Write(plan.batch, plan.old))
@@ -227,14 +228,10 @@ class SqliteStore(BaseStore):
             if changes:
                 followers += self._following(query, resource, writes if known else None, selectors)
 
-    def _unwritten(
+    def _followers(
         self, resource: int, plan: Plan, rv: str | None, selectors: Selectors
     ) -> Iterator[Callable[[], None]]:
-        """Yield what follows a write in memory that changes nothing in the database.
-
-        Most updates of pods are such ones: of their status. Each statement gives the interpreter
-        lock away, and a busy thread takes it.
-        """
+        """Yield what follows a batch in memory."""
         yield self._shelf.follow(plan.batch)
         yield partial(self._note_version, rv)
         writes = [Write(plan.batch, plan.old)] if plan.known else None
@@ -269,17 +266,17 @@ class SqliteStore(BaseStore):
                 )
                 followers.append(self._shelf.follow(plan.batch))
                 if plan.removed or number_waiting > _POSTINGS_PER_RUN:
-                    postings.add(connection, waiting)
+                    add_postings(connection, waiting)
                     waiting, number_waiting = {}, 0
                 for label_id, object_ids in plan.added.items():
                     waiting.setdefault(label_id, []).extend(object_ids)
                     number_waiting += len(object_ids)
-                run(connection, plan._replace(added={}))
+                run(connection, plan._replace(added={}).statements)
                 labels.count(plan.distinct)
-            postings.add(connection, waiting)
+            add_postings(connection, waiting)
             for ids in batched(gone, _OBJECTS_PER_PLAN):
                 plan = self._writer.plan(query, resource, labels.keys, [], ids)
-                run(connection, plan)
+                run(connection, plan.statements)
                 labels.count(plan.distinct)
                 followers.append(self._shelf.follow(plan.batch))
             for sql, parameters in self._shelf.replaced(resource):
@@ -323,7 +320,7 @@ class SqliteStore(BaseStore):
                 objects = self._shelf.stored(query, ids)
                 rows = self._writer.reindexed(query, resource, objects, values)
                 plan = self._writer.plan(query, resource, labels.keys, rows)
-                run(connection, plan)
+                run(connection, plan.statements)
                 labels.count(plan.distinct)
                 followers.append(self._shelf.follow(plan.batch))
             followers.append(self._shelf.members.show)

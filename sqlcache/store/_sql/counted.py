@@ -1,8 +1,8 @@
 """Counted tables: rows that are made when first needed and go when nothing needs them.
 
 `scope`, `label_key` and `label` each give an id to a name and count its members in `n`. They are
-changed the same way: look the names of a batch up in one statement, work out the new counts, and
-write them in one more.
+changed the same way: look the names of a batch up, in all three tables with one statement, work out
+the new counts, and write them (batch_trigger). A row whose count becomes 0 goes.
 
 The names of a batch go to SQL as a tree: a JSON object by the first part of a name, of objects by
 the next, and so on. json_each reads it in one pass, where json_extract would parse each name again
@@ -12,7 +12,7 @@ for each part.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -39,15 +39,17 @@ def to_json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
+WRITE_SEQUENCES = (
+    "INSERT INTO sequence (name, value)"
+    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+    " WHERE true ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
 class Sequences:
     """Ids that are never given twice, also by several processes on one file."""
 
     _READ = "SELECT json_group_object(name, value) FROM sequence"
-    _WRITE = (
-        "INSERT INTO sequence (name, value)"
-        " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
-        " WHERE true ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-    )
 
     def __init__(self, query: Query) -> None:
         """Make a reader of all sequences.
@@ -66,10 +68,15 @@ class Sequences:
         self._changed.add(name)
         return self._last[name]
 
-    def statements(self) -> Iterator[Statement]:
-        """Yield the statement that writes the sequences used."""
-        if self._last is not None and self._changed:
-            yield self._WRITE, (to_json([(name, self._last[name]) for name in self._changed]),)
+    def written(self) -> dict[str, str]:
+        """Return what is to be written: what `WRITE_SEQUENCES` takes under "sequences"."""
+        if self._last is None or not self._changed:
+            return {}
+        return {"sequences": to_json([(name, self._last[name]) for name in self._changed])}
+
+
+Found = Mapping[int, tuple[int, int]]
+"""Id and n of the names that have a row, by position."""
 
 
 class Counts(NamedTuple):
@@ -77,13 +84,14 @@ class Counts(NamedTuple):
 
     Attributes:
         ids: of each name.
-        statements: write the counts.
+        written: what is to be written: what `add_sql` takes under "TABLE_added", what `count_sql`
+            takes under "TABLE_counted"; without what has nothing to do.
         came: positions of the names that had no row before.
         went: positions of those that have none afterwards.
     """
 
     ids: list[int]
-    statements: list[Statement]
+    written: dict[str, str]
     came: list[int]
     went: list[int]
 
@@ -95,26 +103,17 @@ class CountedTable:
     table: str
     columns: tuple[str, ...]
 
-    def find(self, query: Query, names: Sequence[Name]) -> dict[int, tuple[int, int]]:
-        """Return (id, n) of those names that have a row, by position, in one statement."""
-        if not names:
-            return {}
-        tree = _tree((name, position) for position, name in enumerate(names))
-        positions, ids, counts = orjson.loads(query(self._find_sql, (tree,)))
-        return dict(zip(positions, zip(ids, counts, strict=True), strict=True))
-
     def change(
-        self, query: Query, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
+        self, found: Found, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
     ) -> Counts:
         """Work out new counts.
 
         Args:
-            query: reads the table.
+            found: which of the names have a row.
             sequences: gives ids to names that have no row yet.
             names: distinct.
             changes: what is added to each count; 0 only asks for the id of a name that has a row.
         """
-        found = self.find(query, names)
         ids: list[int] = []
         came: list[int] = []
         went: list[int] = []
@@ -129,64 +128,36 @@ class CountedTable:
             ids.append(row_id)
             if n + change <= 0:
                 went.append(position)
-            elif change:
+            if change or n + change <= 0:
                 counted.append((name, n + change))
         # In key order, so that a large batch fills pages from left to right.
-        statements = [
-            (sql, (_tree(sorted(rows)),))
-            for sql, rows in ((self._add_sql, added), (self._count_sql, counted))
+        written = {
+            f"{self.table}_{what}": _tree(sorted(rows))
+            for what, rows in (("added", added), ("counted", counted))
             if rows
-        ]
-        gone = [names[position] for position in went]
-        return Counts(ids, [*statements, *self.removals(gone)], came, went)
-
-    def removals(self, gone: Sequence[Name]) -> Iterator[Statement]:
-        """Yield what deletes the rows of names."""
-        # SQLite 3.40 uses only the first columns of an index for a row value IN (…), so each
-        # group that shares them is a statement of its own.
-        groups: dict[Name, list[Any]] = {}
-        for name in gone:
-            groups.setdefault(name[:-1], []).append(name[-1])
-        for prefix, values in groups.items():
-            yield self._remove_sql, (*prefix, to_json(values))
+        }
+        return Counts(ids, written, came, went)
 
     @cached_property
-    def _find_sql(self) -> str:
-        matched = " AND ".join(
-            f"t.{column} = j{depth}.key" for depth, column in enumerate(self.columns)
-        )
-        return (
-            f"SELECT json_array(json_group_array({self._leaf}), json_group_array(t.id),"
-            f" json_group_array(t.n)) FROM {self._tree_rows} CROSS JOIN {self.table} t"
-            f" WHERE {matched}"
-        )
-
-    @cached_property
-    def _add_sql(self) -> str:
+    def add_sql(self) -> str:
+        """What adds rows: its parameter gives ids by name."""
         return (
             f"INSERT INTO {self.table} ({', '.join(self.columns)}, id, n)"
-            f" SELECT {self._name}, {self._leaf}, 0 FROM {self._tree_rows}"
+            f" SELECT {self._name}, {self._leaf}, 0 FROM {_tree_rows(len(self.columns))}"
         )
 
     @cached_property
-    def _count_sql(self) -> str:
-        """Return what sets counts of names that have a row.
+    def count_sql(self) -> str:
+        """What sets counts of names that have a row: its parameter gives them by name.
 
         An UPDATE would have to join, which takes longer than the conflict with the row there.
         """
         names = ", ".join(self.columns)
         return (
             f"INSERT INTO {self.table} ({names}, id, n)"
-            f" SELECT {self._name}, 0, {self._leaf} FROM {self._tree_rows}"
+            f" SELECT {self._name}, 0, {self._leaf} FROM {_tree_rows(len(self.columns))}"
             f" WHERE true ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
         )
-
-    @property
-    def _tree_rows(self) -> str:
-        deeper = (
-            f"json_each(j{depth - 1}.value) j{depth}" for depth in range(1, len(self.columns))
-        )
-        return " CROSS JOIN ".join(("json_each(?) j0", *deeper))
 
     @property
     def _name(self) -> str:
@@ -196,11 +167,11 @@ class CountedTable:
     def _leaf(self) -> str:
         return f"j{len(self.columns) - 1}.value"
 
-    @cached_property
-    def _remove_sql(self) -> str:
-        *prefix, last = self.columns
-        matched = "".join(f"{column} = ? AND " for column in prefix)
-        return f"DELETE FROM {self.table} WHERE {matched}{last} IN (SELECT value FROM json_each(?))"
+
+def _tree_rows(depth: int) -> str:
+    """Return a FROM clause that reads a tree given as a parameter: j0, j1, … are its levels."""
+    deeper = (f"json_each(j{level - 1}.value) j{level}" for level in range(1, depth))
+    return " CROSS JOIN ".join(("json_each(?) j0", *deeper))
 
 
 def _tree(rows: Iterable[tuple[Name, int]]) -> str:
@@ -217,3 +188,44 @@ def _tree(rows: Iterable[tuple[Name, int]]) -> str:
 SCOPES = CountedTable("scope", ("resource_id", "kind", "namespace"))
 LABEL_KEYS = CountedTable("label_key", ("name",))
 LABELS = CountedTable("label", ("scope_id", "key_id", "value"))
+
+_FIND = "json_array(json_group_array({leaf}), json_group_array(t.id), json_group_array(t.n))"
+# The last of the three joins by names, not by ids: so one statement does, and each statement gives
+# the interpreter lock away.
+_FIND_ALL = (
+    "SELECT json_array("
+    f"(SELECT {_FIND.format(leaf='j2.value')} FROM {_tree_rows(3)} CROSS JOIN scope t"
+    " WHERE t.resource_id = j0.key AND t.kind = j1.key AND t.namespace = j2.key),"
+    f" (SELECT {_FIND.format(leaf='j0.value')} FROM {_tree_rows(1)} CROSS JOIN label_key t"
+    " WHERE t.name = j0.key),"
+    f" (SELECT {_FIND.format(leaf='j4.value')} FROM json_each(?) j0"
+    " CROSS JOIN json_each(j0.value) j1 CROSS JOIN json_each(j1.value) j2 CROSS JOIN scope s"
+    " CROSS JOIN json_each(j2.value) j3 CROSS JOIN label_key k"
+    " CROSS JOIN json_each(j3.value) j4 CROSS JOIN label t"
+    " WHERE s.resource_id = j0.key AND s.kind = j1.key AND s.namespace = j2.key"
+    " AND k.name = j3.key AND t.scope_id = s.id AND t.key_id = k.id AND t.value = j4.key))"
+)
+
+
+def find(
+    query: Query, scopes: Sequence[Name], keys: Sequence[Name], labels: Sequence[Name]
+) -> tuple[Found, Found, Found]:
+    """Look names up.
+
+    Args:
+        query: reads the database.
+        scopes: (resource id, kind, namespace) of each.
+        keys: (name,) of each.
+        labels: (resource id, kind, namespace, key, value) of each.
+    """
+    if not (scopes or keys):
+        return {}, {}, {}
+    trees = [
+        _tree((name, position) for position, name in enumerate(names))
+        for names in (scopes, keys, labels)
+    ]
+    scopes_found, keys_found, labels_found = (
+        dict(zip(positions, zip(ids, counts, strict=True), strict=True))
+        for positions, ids, counts in orjson.loads(query(_FIND_ALL, tuple(trees)))
+    )
+    return scopes_found, keys_found, labels_found

@@ -19,7 +19,7 @@ from sqlcache.store._sql.counted import (
     SCOPES,
     Query,
     Sequences,
-    Statement,
+    find,
 )
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Row
@@ -64,13 +64,13 @@ class Counted(NamedTuple):
     Attributes:
         scope_ids: of the scopes that objects come into, leave, or have changed terms in.
         label_ids: of the terms that come or go, in the order in which they were met.
-        statements: write the counts.
+        written: what `batch_trigger` takes.
         distinct: how many labels came or, below 0, went, by key; empty without a limit on them.
     """
 
     scope_ids: dict[Scope, int]
     label_ids: list[int]
-    statements: list[Statement]
+    written: dict[str, str]
     distinct: Mapping[str, int]
 
 
@@ -214,7 +214,7 @@ class Difference:
         self.removed[label_id].append(object_id)
 
     def counted(self, query: Query, sequences: Sequences, resource_id: int) -> Counted:
-        """Return the ids of scopes and of terms that come or go, and what counts them."""
+        """Return the ids of scopes and of terms that come or go, and their new counts."""
         changes = [
             len(self._gained.get(place, ())) - self._lost.get(place, 0)
             for place in range(len(self._places))
@@ -223,25 +223,31 @@ class Difference:
         for (scope, key, _), change in zip(self._places, changes, strict=True):
             keys[key] += change
             scopes.setdefault(scope, 0)
-        ids, statements, *_ = SCOPES.change(
+        scope_names = {scope: (resource_id, *scope_name(scope)) for scope in scopes}
+        scopes_found, keys_found, labels_found = find(
             query,
-            sequences,
-            [(resource_id, *scope_name(scope)) for scope in scopes],
-            scopes.values(),
+            list(scope_names.values()),
+            [(key,) for key in keys],
+            [(*scope_names[scope], key, value) for scope, key, value in self._places],
         )
-        scope_ids = dict(zip(scopes, ids, strict=True))
-        ids, more, *_ = LABEL_KEYS.change(query, sequences, [(key,) for key in keys], keys.values())
-        statements += more
-        key_ids = dict(zip(keys, ids, strict=True))
+        by_scope = SCOPES.change(
+            scopes_found, sequences, list(scope_names.values()), scopes.values()
+        )
+        by_key = LABEL_KEYS.change(keys_found, sequences, [(key,) for key in keys], keys.values())
+        scope_ids = dict(zip(scopes, by_scope.ids, strict=True))
+        key_ids = dict(zip(keys, by_key.ids, strict=True))
         names = [(scope_ids[scope], key_ids[key], value) for scope, key, value in self._places]
-        label_ids, more, came, went = LABELS.change(query, sequences, names, changes)
+        by_label = LABELS.change(labels_found, sequences, names, changes)
+        written = {**by_scope.written, **by_key.written, **by_label.written}
         distinct = Counter[str]()
         if self._keys.policy.distinct_limit is not None:
             places = list(self._places)
-            for position, change in chain(zip(came, repeat(1)), zip(went, repeat(-1))):
+            for position, change in chain(
+                zip(by_label.came, repeat(1)), zip(by_label.went, repeat(-1))
+            ):
                 if places[position][0] != INDEX_SCOPE:
                     distinct[places[position][1]] += change
-        return Counted(scope_ids, label_ids, statements + more, distinct)
+        return Counted(scope_ids, by_label.ids, written, distinct)
 
     def resolved(self, label_ids: list[int]) -> tuple[dict[int, bytes], Postings]:
         """Return the packed term ids by object id, and the postings that come."""

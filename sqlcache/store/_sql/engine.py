@@ -21,7 +21,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,8 @@ from sqlcache.errors import (
     NotACacheError,
     StoreClosedError,
 )
-from sqlcache.store._sql import upgrade
+from sqlcache.store._sql import batch_trigger, upgrade
+from sqlcache.store._sql.counted import Statement
 
 MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by then or are not used
 _BUSY_TIMEOUT_S = 10.0
@@ -110,7 +111,9 @@ class MemoryDatabase(Database):
         self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
+        self._connection.execute("PRAGMA temp_store=MEMORY")
         upgrade.create(self._connection)
+        batch_trigger.prepare(self._connection)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._block
@@ -124,9 +127,23 @@ class MemoryDatabase(Database):
                 yield connection
             _follow(followers)
 
-    def follow(self, followers: Iterable[Callable[[], None]]) -> None:
-        """Call what would follow a commit, where there is nothing to write."""
-        with self._block:
+    def run(self, statements: Sequence[Statement], followers: Iterable[Callable[[], None]]) -> None:
+        """Run one statement or none, and call what follows, as `writing` does.
+
+        A statement is a transaction of its own, and each one that begins or ends a transaction
+        gives the interpreter lock away.
+        """
+        with self._block as connection:
+            before = connection.total_changes
+            try:
+                for sql, parameters in statements:
+                    connection.execute(sql, parameters)
+            except sqlite3.Error:
+                raise
+            except BaseException:
+                if connection.total_changes != before:  # Ctrl-C after it was done
+                    _follow(followers)
+                raise
             _follow(followers)
 
     def close(self) -> None:
@@ -178,6 +195,7 @@ class FileDatabase(Database):
         self._readers: list[sqlite3.Connection] = []  # idle ones
         with self._translated():
             self._writer = open_file(path)
+            batch_trigger.prepare(self._writer)
         self._write_lock = _write_lock_of(path)
 
     @contextmanager

@@ -189,7 +189,7 @@ class LabelIndex:
                     return
                 query = reader(writes.connection)
                 plan = self._writer.filling(query, resource_id, writes.keys, step, wanted)
-                run(writes.connection, plan)
+                run(writes.connection, plan.statements)
                 followers.append(self._shelf.follow(plan.batch))
                 writes.count(plan.distinct)
         with turn(), self._changing(resource_id, wait_s) as (_, writes):

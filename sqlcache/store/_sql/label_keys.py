@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache
 
 import orjson
 
-from sqlcache.store._sql.counted import LABELS, to_json
+from sqlcache.store._sql.counted import to_json
 from sqlcache.store.labels import EVERY_LABEL, LabelPolicy
 
 _POSTINGS_PER_STEP = 2_000  # some 2 ms: what each write clears away of a key that lost its index
@@ -53,6 +53,7 @@ _ROWS = (
     " WHERE k.name = ? AND s.resource_id = ? AND s.kind = 0"
     " AND l.scope_id = s.id AND l.key_id = k.id LIMIT ?"
 )
+_CLEAR_LABEL = "DELETE FROM label WHERE scope_id = ? AND key_id = ? AND value = ?"
 _CLEAR_POSTINGS = (
     "DELETE FROM posting WHERE (label_id, object_id) IN"
     " (SELECT label_id, object_id FROM posting"
@@ -279,8 +280,7 @@ class LabelWrites:
         deleted = execute(_CLEAR_POSTINGS, (ids, _POSTINGS_PER_STEP)).rowcount
         if deleted == _POSTINGS_PER_STEP:
             return deleted
-        for sql, parameters in LABELS.removals([row[:3] for row in rows]):
-            execute(sql, parameters)
+        self.connection.executemany(_CLEAR_LABEL, [row[:3] for row in rows])
         if len(rows) < _LABELS_PER_STEP:
             execute(_FORGET_COUNT, (self._resource_id, key))
             self.set(replace(self.keys, dropping=self.keys.dropping - {key}))

@@ -1,11 +1,11 @@
-"""Postings: which object has which label, written a batch at a time.
+"""Postings: which object has which label, as what SQL takes.
 
-Elsewhere: which ones come and go (difference), how they answer selectors (selection).
+Elsewhere: which ones come and go (difference), how they are written (batch_trigger), how they
+answer selectors (selection).
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 
 from sqlcache.store._sql.counted import to_json
@@ -13,29 +13,23 @@ from sqlcache.store._sql.counted import to_json
 Postings = Mapping[int, Sequence[int]]  # object ids by label id; none is empty
 
 # Both ids as one number, so that a batch is one flat array: SQLite reads an array of arrays in
-# twice the time.
+# twice the time. Ids are never given twice, so after years of changes they are too long for that.
 _LABEL_BITS, _OBJECT_BITS = 31, 32
 _PAIRS = f"SELECT value >> {_OBJECT_BITS}, value & {2**_OBJECT_BITS - 1} FROM json_each(?)"
-_ADD = f"INSERT INTO posting (label_id, object_id) {_PAIRS}"
-_REMOVE = f"DELETE FROM posting WHERE (label_id, object_id) IN ({_PAIRS})"
-_ADD_ONE = "INSERT INTO posting (label_id, object_id) VALUES (?, ?)"
-_REMOVE_ONE = "DELETE FROM posting WHERE label_id = ? AND object_id = ?"
+_LONG_PAIRS = "SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+_ADD = "INSERT INTO posting (label_id, object_id) {}"
+_REMOVE = "DELETE FROM posting WHERE (label_id, object_id) IN ({})"
+ADD, ADD_LONG = _ADD.format(_PAIRS), _ADD.format(_LONG_PAIRS)
+REMOVE, REMOVE_LONG = _REMOVE.format(_PAIRS), _REMOVE.format(_LONG_PAIRS)
 
 
-def add(connection: sqlite3.Connection, postings: Postings) -> None:
-    """Write postings that are not there."""
-    _write(connection, postings, _ADD, _ADD_ONE)
+def flat(postings: Postings) -> tuple[str | None, str | None]:
+    """Return what takes postings: of `ADD` or `REMOVE`, or else of their long forms.
 
-
-def remove(connection: sqlite3.Connection, postings: Postings) -> None:
-    """Delete postings."""
-    _write(connection, postings, _REMOVE, _REMOVE_ONE)
-
-
-def _write(connection: sqlite3.Connection, postings: Postings, flat: str, single: str) -> None:
-    """Run a statement for all postings in key order, which fills pages from left to right."""
+    They are in key order, which fills pages from left to right.
+    """
     if not postings:
-        return
+        return None, None
     if max(postings) < 2**_LABEL_BITS and max(map(max, postings.values())) < 2**_OBJECT_BITS:
         numbers = [
             label_id << _OBJECT_BITS | object_id
@@ -43,7 +37,7 @@ def _write(connection: sqlite3.Connection, postings: Postings, flat: str, single
             for object_id in object_ids
         ]
         numbers.sort()
-        connection.execute(flat, (to_json(numbers),))
-    else:  # ids are never given twice, so after years of changes they are too long for that
-        pairs = [(label_id, each) for label_id, ids in postings.items() for each in ids]
-        connection.executemany(single, sorted(pairs))
+        return to_json(numbers), None
+    return None, to_json(
+        sorted((label_id, each) for label_id, ids in postings.items() for each in ids)
+    )

@@ -1,9 +1,9 @@
 """Writing: what a batch of changes means for the tables, as a handful of statements.
 
 Flow: look the batch's keys up; objects whose digest is unchanged only get their new body; for the
-others the old and new terms are compared (difference), the counted tables are changed by the
-difference, and postings are added and removed. Every statement takes its rows from one JSON array:
-a batch of a hundred releases the GIL a few times instead of some hundred times.
+others the old and new terms are compared (difference), and counts and postings are changed by the
+difference (batch_trigger). Every statement takes its rows from one JSON array: a batch of a hundred
+releases the GIL a few times instead of some hundred times.
 
 Promises
 - Planning reads and never writes; the statements are run by the caller in one transaction.
@@ -15,14 +15,14 @@ Elsewhere: the objects themselves (shelf), reading (selection).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
-from sqlcache.store._sql import postings
+from sqlcache.store._sql import batch_trigger
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
@@ -47,14 +47,16 @@ class Plan(NamedTuple):
     """What a batch of changes does.
 
     Attributes:
-        statements: to be run in one transaction, in order, before the postings are written.
+        objects: statements that write the objects.
+        counts: what is written of counts and sequences, as `batch_trigger` takes it.
         added, removed: object ids by label id.
         batch: the objects.
         old: what those that leave or move had, by id.
         distinct: how many labels came or, below 0, went, by label key; see `Counted`.
     """
 
-    statements: list[Statement]
+    objects: list[Statement]
+    counts: Mapping[str, str]
     added: Postings
     removed: Postings
     batch: Batch
@@ -62,9 +64,9 @@ class Plan(NamedTuple):
     distinct: Mapping[str, int]
 
     @property
-    def empty(self) -> bool:
-        """Return whether nothing is written to the database."""
-        return not (self.statements or self.added or self.removed)
+    def statements(self) -> list[Statement]:
+        """Return what is to be run in one transaction, in order."""
+        return [*self.objects, *batch_trigger.statements(self.counts, self.removed, self.added)]
 
     @property
     def known(self) -> bool:
@@ -142,12 +144,9 @@ class Writer:
         packed, added = difference.resolved(counted.label_ids)
 
         batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
-        statements = [
-            *counted.statements,
-            *self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id),
-            *sequences.statements(),
-        ]
-        return Plan(statements, added, difference.removed, batch, old, counted.distinct)
+        objects = [*self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id)]
+        counts = {**counted.written, **sequences.written()}
+        return Plan(objects, counts, added, difference.removed, batch, old, counted.distinct)
 
     def filling(
         self,
@@ -181,12 +180,9 @@ class Writer:
         counted = difference.counted(query, sequences, resource_id)
         packed, added = difference.resolved(counted.label_ids)
         batch = Batch([], [], [], [], [], packed, refiled)
-        statements = [
-            *counted.statements,
-            *self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id),
-            *sequences.statements(),
-        ]
-        return Plan(statements, added, difference.removed, batch, {}, counted.distinct)
+        objects = [*self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id)]
+        counts = {**counted.written, **sequences.written()}
+        return Plan(objects, counts, added, difference.removed, batch, {}, counted.distinct)
 
     def reindexed(
         self,
@@ -269,12 +265,15 @@ class Writer:
         return stamp[:length], stamp[length:]
 
 
-def run(connection: sqlite3.Connection, plan: Plan) -> None:
-    """Run a plan's statements; the caller holds a write transaction."""
-    for sql, parameters in plan.statements:
+def run(connection: sqlite3.Connection, statements: Iterable[Statement]) -> None:
+    """Run statements; the caller holds a write transaction."""
+    for sql, parameters in statements:
         connection.execute(sql, parameters)
-    postings.remove(connection, plan.removed)
-    postings.add(connection, plan.added)
+
+
+def add_postings(connection: sqlite3.Connection, added: Postings) -> None:
+    """Write postings that are not there; the caller holds a write transaction."""
+    run(connection, batch_trigger.statements({}, {}, added))
 
 
 def resource_id(connection: sqlite3.Connection, resource: str) -> int:
