@@ -40,7 +40,7 @@ def test_contract_calls_each_method(method: str) -> None:
 def test_contract_alone_says_what_is_missing() -> None:
     fixture = StoreContract.make_store
     with pytest.raises(NotImplementedError, match="make_store"):
-        next(fixture.__wrapped__(StoreContract()))  # type: ignore[attr-defined]
+        next(fixture.__wrapped__(StoreContract()))
 
 
 def test_stores_are_closed_after_the_test(tmp_path: Path) -> None:

@@ -122,10 +122,8 @@ class MemoryDatabase(Database):
     def writing(
         self, followers: Iterable[Callable[[], None]] = (), wait_s: float | None = None
     ) -> Iterator[sqlite3.Connection]:
-        with self._block as connection:
-            with transaction(connection, "BEGIN"):
-                yield connection
-            _follow(followers)
+        with self._block as connection, transaction(connection, "BEGIN", followers):
+            yield connection
 
     def run(self, statements: Sequence[Statement], followers: Iterable[Callable[[], None]]) -> None:
         """Run one statement or none, and call what follows, as `writing` does.
@@ -215,10 +213,14 @@ class FileDatabase(Database):
     ) -> Iterator[sqlite3.Connection]:
         # IMMEDIATE: a read that turns into a write can fail with SQLITE_BUSY at once, whatever
         # the busy timeout says.
-        with self._counted(), self._translated(), self._turn(wait_s):
-            with transaction(self._writer, "BEGIN IMMEDIATE"):
-                yield self._writer
-            _follow(followers)
+        begin = "BEGIN IMMEDIATE"
+        with (
+            self._counted(),
+            self._translated(),
+            self._turn(wait_s),
+            transaction(self._writer, begin, followers),
+        ):
+            yield self._writer
 
     @contextmanager
     def _turn(self, wait_s: float | None) -> Iterator[None]:
@@ -288,17 +290,30 @@ def _write_lock_of(path: str) -> threading.RLock:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """Run a block in a transaction: commit at its end, roll back if it raises."""
-    connection.execute(begin)
+def transaction(
+    connection: sqlite3.Connection, begin: str, followers: Iterable[Callable[[], None]] = ()
+) -> Iterator[None]:
+    """Run a block in a transaction: commit at its end, roll back if it raises.
+
+    Args:
+        connection: without a transaction.
+        begin: the statement that begins one.
+        followers: called after the commit; see `Database.writing`.
+    """
+    ended = False
     try:
+        connection.execute(begin)
         yield
+        ended = True
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         # A full disk may have made SQLite roll back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        elif ended and not isinstance(error, sqlite3.Error):
+            _follow(followers)  # Ctrl-C right after the commit
         raise
+    _follow(followers)
 
 
 def _follow(followers: Iterable[Callable[[], None]]) -> None:
