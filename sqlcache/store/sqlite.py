@@ -45,7 +45,7 @@ from sqlcache.store._sql.label_index import LabelIndex
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.packed import OBJECT_BYTES, PackedShelf, batched, keys_after
-from sqlcache.store._sql.selecting import FiledSelectors, content_version
+from sqlcache.store._sql.selecting import FiledSelectors
 from sqlcache.store._sql.shelf import LiveShelf, Shelf
 from sqlcache.store._sql.views import MEMBER_BYTES, HotViews, Write
 from sqlcache.store._sql.writer import Plan, Writer, add_postings, resource_id, run
@@ -66,7 +66,7 @@ _RESOURCES = "SELECT json_group_array(name) FROM (SELECT name FROM resource ORDE
 _VERSION = "SELECT resource_version FROM resource WHERE name = ?"
 _SET_VERSIONS = (
     "UPDATE resource SET resource_version = ifnull(?, resource_version), version = version + ?"
-    " WHERE name = ?"
+    " WHERE name = ? RETURNING version"
 )
 _SOURCE = "SELECT source FROM resource WHERE name = ?"
 _SET_SOURCE = "UPDATE resource SET source = ? WHERE name = ?"
@@ -206,7 +206,7 @@ class SqliteStore(BaseStore):
             plan = self._writer.plan(self._db.one, resource, keys, batches[0])
             statements = plan.statements
             if len(statements) <= 1 and not (plan.distinct or keys.dropping):
-                self._memory.run(statements, self._followers(resource, plan, rv, selectors))
+                self._memory.run(statements, self._followers(plan, rv, selectors))
                 return
             plans = [plan]
         with (
@@ -224,18 +224,18 @@ class SqliteStore(BaseStore):
                 labels.count(plan.distinct)
                 writes.append(Write(plan.batch, plan.old))
                 known = known and plan.known
-            self._set_versions(connection, followers, rv, changed=bool(changes))
+            version = self._set_versions(connection, followers, rv, changed=bool(changes))
             if changes:
-                followers += self._following(query, resource, writes if known else None, selectors)
+                followers += self._following(version, writes if known else None, selectors)
 
     def _followers(
-        self, resource: int, plan: Plan, rv: str | None, selectors: Selectors
+        self, plan: Plan, rv: str | None, selectors: Selectors
     ) -> Iterator[Callable[[], None]]:
         """Yield what follows a batch in memory."""
         yield self._shelf.follow(plan.batch)
         yield partial(self._note_version, rv)
         writes = [Write(plan.batch, plan.old)] if plan.known else None
-        yield from self._following(self._db.one, resource, writes, selectors)
+        yield from self._following(None, writes, selectors)
 
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         selectors: Selectors = {}
@@ -281,8 +281,8 @@ class SqliteStore(BaseStore):
                 followers.append(self._shelf.follow(plan.batch))
             for sql, parameters in self._shelf.replaced(resource):
                 connection.execute(sql, parameters)
-            self._set_versions(connection, followers, rv, changed=True)
-            followers += self._following(query, resource, None, selectors, whole=True)
+            version = self._set_versions(connection, followers, rv, changed=True)
+            followers += self._following(version, None, selectors, whole=True)
 
     def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
         current = self._indexers
@@ -332,11 +332,15 @@ class SqliteStore(BaseStore):
         rv: str | None,
         *,
         changed: bool,
-    ) -> None:
+    ) -> int | None:
+        """Set the resourceVersion, and count the write of a file's content; return its number."""
         if self._memory:
             followers.append(partial(self._note_version, rv))
-        else:
-            connection.execute(_SET_VERSIONS, (rv, int(changed), self.resource))
+            return None
+        parameters = (rv, int(changed), self.resource)
+        # All rows, if only one: else the statement would not be over.
+        [(version,)] = connection.execute(_SET_VERSIONS, parameters).fetchall()
+        return int(version)
 
     def _note_version(self, rv: str | None) -> None:
         if rv is not None:
@@ -344,8 +348,7 @@ class SqliteStore(BaseStore):
 
     def _following(
         self,
-        query: Query,
-        resource: int,
+        version: int | None,
         writes: Sequence[Write] | None,
         selectors: Selectors,
         *,
@@ -354,13 +357,11 @@ class SqliteStore(BaseStore):
         """Yield what follows a commit besides the shelf.
 
         Args:
-            query: reads within the transaction.
-            resource: the id of its row.
+            version: of the content of a file after it; None in memory.
             writes: None if it is not known what they changed.
             selectors: what the objects written select.
             whole: all objects were replaced.
         """
-        version = None if self._memory else content_version(query, resource)
         yield self._views.follow(writes, version)
         if self._filed is not None and (selectors or whole):
             yield self._filed.follow(selectors, version, whole=whole)

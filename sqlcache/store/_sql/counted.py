@@ -14,7 +14,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
@@ -41,7 +40,8 @@ def to_json(value: Any) -> str:
 
 WRITE_SEQUENCES = (
     "INSERT INTO sequence (name, value)"
-    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)"
+    " SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]')"
+    " FROM json_each(NEW.sequences)"
     " WHERE true ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 
@@ -69,7 +69,7 @@ class Sequences:
         return self._last[name]
 
     def written(self) -> dict[str, str]:
-        """Return what is to be written: what `WRITE_SEQUENCES` takes under "sequences"."""
+        """Return what is to be written: what `WRITE_SEQUENCES` takes, by column."""
         if self._last is None or not self._changed:
             return {}
         return {"sequences": to_json([(name, self._last[name]) for name in self._changed])}
@@ -84,8 +84,7 @@ class Counts(NamedTuple):
 
     Attributes:
         ids: of each name.
-        written: what is to be written: what `add_sql` takes under "TABLE_added", what `count_sql`
-            takes under "TABLE_counted"; without what has nothing to do.
+        written: what is to be written: ids of new names, and counts, by the table's `written`.
         came: positions of the names that had no row before.
         went: positions of those that have none afterwards.
     """
@@ -132,32 +131,35 @@ class CountedTable:
                 counted.append((name, n + change))
         # In key order, so that a large batch fills pages from left to right.
         written = {
-            f"{self.table}_{what}": _tree(sorted(rows))
-            for what, rows in (("added", added), ("counted", counted))
+            column: _tree(sorted(rows))
+            for column, rows in zip(self.written, (added, counted), strict=True)
             if rows
         }
         return Counts(ids, written, came, went)
 
-    @cached_property
-    def add_sql(self) -> str:
-        """What adds rows: its parameter gives ids by name."""
-        return (
-            f"INSERT INTO {self.table} ({', '.join(self.columns)}, id, n)"
-            f" SELECT {self._name}, {self._leaf}, 0 FROM {_tree_rows(len(self.columns))}"
-        )
+    @property
+    def written(self) -> tuple[str, str]:
+        """The names of the columns of `Counts.written`."""
+        return f"{self.table}_added", f"{self.table}_counted"
 
-    @cached_property
-    def count_sql(self) -> str:
-        """What sets counts of names that have a row: its parameter gives them by name.
-
-        An UPDATE would have to join, which takes longer than the conflict with the row there.
-        """
+    @property
+    def writes(self) -> tuple[str, str]:
+        """What writes them, as columns of NEW."""
         names = ", ".join(self.columns)
+        ids, counts = (_tree_rows(f"NEW.{each}", len(self.columns)) for each in self.written)
+        into = f"INSERT INTO {self.table} ({names}, id, n) SELECT {self._name}"
+        # An UPDATE would have to join, which takes longer than the conflict with the row there.
+        counted = f"ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
         return (
-            f"INSERT INTO {self.table} ({names}, id, n)"
-            f" SELECT {self._name}, 0, {self._leaf} FROM {_tree_rows(len(self.columns))}"
-            f" WHERE true ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
+            f"{into}, {self._leaf}, 0 FROM {ids}",
+            f"{into}, 0, {self._leaf} FROM {counts} WHERE true {counted}",
         )
+
+    @property
+    def removal(self) -> str:
+        """What deletes the row of NEW."""
+        same = " AND ".join(f"{column} = NEW.{column}" for column in self.columns)
+        return f"DELETE FROM {self.table} WHERE {same}"
 
     @property
     def _name(self) -> str:
@@ -168,10 +170,10 @@ class CountedTable:
         return f"j{len(self.columns) - 1}.value"
 
 
-def _tree_rows(depth: int) -> str:
-    """Return a FROM clause that reads a tree given as a parameter: j0, j1, … are its levels."""
+def _tree_rows(source: str, depth: int) -> str:
+    """Return a FROM clause that reads a tree; j0, j1, … are its levels."""
     deeper = (f"json_each(j{level - 1}.value) j{level}" for level in range(1, depth))
-    return " CROSS JOIN ".join(("json_each(?) j0", *deeper))
+    return " CROSS JOIN ".join((f"json_each({source}) j0", *deeper))
 
 
 def _tree(rows: Iterable[tuple[Name, int]]) -> str:
@@ -194,9 +196,9 @@ _FIND = "json_array(json_group_array({leaf}), json_group_array(t.id), json_group
 # the interpreter lock away.
 _FIND_ALL = (
     "SELECT json_array("
-    f"(SELECT {_FIND.format(leaf='j2.value')} FROM {_tree_rows(3)} CROSS JOIN scope t"
+    f"(SELECT {_FIND.format(leaf='j2.value')} FROM {_tree_rows('?', 3)} CROSS JOIN scope t"
     " WHERE t.resource_id = j0.key AND t.kind = j1.key AND t.namespace = j2.key),"
-    f" (SELECT {_FIND.format(leaf='j0.value')} FROM {_tree_rows(1)} CROSS JOIN label_key t"
+    f" (SELECT {_FIND.format(leaf='j0.value')} FROM {_tree_rows('?', 1)} CROSS JOIN label_key t"
     " WHERE t.name = j0.key),"
     f" (SELECT {_FIND.format(leaf='j4.value')} FROM json_each(?) j0"
     " CROSS JOIN json_each(j0.value) j1 CROSS JOIN json_each(j1.value) j2 CROSS JOIN scope s"

@@ -1,18 +1,20 @@
-"""Rows of the `object` table: a batch's new, changed and removed ones as statements.
+"""Rows of the `object` table: a batch's new, changed and removed ones as columns of one row.
 
-JSON carries no bytes: all bytes of a batch go in one parameter, one after the other, and each JSON
-row tells where its part begins and how long it is.
+JSON carries no bytes: all bytes of a batch go in one column, one after the other, and each JSON row
+tells where its part begins and how long it is.
+
+Elsewhere: running it (batch_trigger).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlcache.objects import Object
 from sqlcache.store._sql.compression import Body
-from sqlcache.store._sql.counted import Statement, to_json
+from sqlcache.store._sql.counted import to_json
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
 
 NO_IDENTITY = ("", "")
@@ -92,108 +94,101 @@ def _fields(*positions: int) -> str:
     return ", ".join(f"json_extract(j.value, '$[{position}]')" for position in positions)
 
 
-def _digest_and_terms(start: int, length: int) -> tuple[str, str]:
+def _digest_and_terms(content: str, start: int, length: int) -> tuple[str, str]:
     begin, size = _fields(start), _fields(length)
     return (
-        f"substr(:content, {begin}, {DIGEST_BYTES})",
-        f"substr(:content, {begin} + {DIGEST_BYTES}, {size})",
+        f"substr(NEW.{content}, {begin}, {DIGEST_BYTES})",
+        f"substr(NEW.{content}, {begin} + {DIGEST_BYTES}, {size})",
     )
 
 
-# Named parameters: the bytes come several times, and Python 3.14 refuses a sequence for `?1`.
-# rows: [id, scope id, key, uid, RV, start, length of terms, *body];
+# fresh: [id, scope id, key, uid, RV, start, length of terms, *body];
 # body: [start, length, dictionary id, plain length]
 _ADD = (
     "INSERT INTO object (id, scope_id, key, uid, resource_version, digest, terms, body,"
     " dictionary_id, plain_bytes, version, resource_id)"
-    f" SELECT {_fields(0, 1, 2, 3, 4)}, {', '.join(_digest_and_terms(5, 6))},"
-    f" substr(:content, {_fields(7)}, {_fields(8)}), {_fields(9, 10)}, :version, :resource_id"
-    " FROM json_each(:rows) j"
+    f" SELECT {_fields(0, 1, 2, 3, 4)}, {', '.join(_digest_and_terms('fresh_content', 5, 6))},"
+    f" substr(NEW.fresh_content, {_fields(7)}, {_fields(8)}), {_fields(9, 10)},"
+    " NEW.version, NEW.resource_id FROM json_each(NEW.fresh) j"
 )
-_SET_TERMS = (  # rows [id, start, length of terms]
-    "UPDATE object SET digest = {}, terms = {}".format(*_digest_and_terms(1, 2))
-    + f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
+_SET_TERMS = (  # terms: [id, start, length of terms]
+    "UPDATE object SET digest = {}, terms = {}".format(*_digest_and_terms("terms_content", 1, 2))
+    + f" FROM json_each(NEW.terms) j WHERE object.id = {_fields(0)}"
 )
-_SET_BODY = (  # rows [id, uid, RV, *body]
-    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = :version,"
-    f" body = substr(:content, {_fields(3)}, {_fields(4)}),"
+_SET_BODY = (  # bodies: [id, uid, RV, *body]
+    f"UPDATE object SET uid = {_fields(1)}, resource_version = {_fields(2)}, version = NEW.version,"
+    f" body = substr(NEW.bodies_content, {_fields(3)}, {_fields(4)}),"
     f" dictionary_id = {_fields(5)}, plain_bytes = {_fields(6)}"
-    f" FROM json_each(:rows) j WHERE object.id = {_fields(0)}"
+    f" FROM json_each(NEW.bodies) j WHERE object.id = {_fields(0)}"
 )
 # Apart, for naming the column has its index written again even if nothing changes.
-_SET_SCOPE = (
-    f"UPDATE object SET scope_id = {_fields(1)} FROM json_each(?) j WHERE object.id = {_fields(0)}"
+_SET_SCOPE = (  # rescoped: [id, scope id]
+    f"UPDATE object SET scope_id = {_fields(1)} FROM json_each(NEW.rescoped) j"
+    f" WHERE object.id = {_fields(0)}"
 )
-_REMOVE = "DELETE FROM object WHERE id IN (SELECT value FROM json_each(?))"
+_REMOVE = "DELETE FROM object WHERE id IN (SELECT value FROM json_each(NEW.leaving))"
+
+COLUMNS = (
+    *("version", "resource_id"),
+    *("fresh", "fresh_content", "terms", "terms_content", "bodies", "bodies_content"),
+    *("rescoped", "leaving"),
+)
+"""What a batch is written from: the write's version, the resource's id, what `columns` gives."""
+
+WRITES = (_ADD, _SET_TERMS, _SET_BODY, _SET_SCOPE, _REMOVE)
+"""What writes a batch, whose columns are those of NEW."""
 
 
-def add(
-    rows: Sequence[Numbered],
-    terms: Mapping[int, bytes],
-    scope_ids: Mapping[Scope, int],
-    version: int,
-    resource_id: int,
-) -> Iterator[Statement]:
-    """Yield what inserts new objects.
+def columns(batch: Batch, scope_ids: Mapping[Scope, int]) -> dict[str, Any]:
+    """Return what writes the objects of a batch, by column.
 
     Args:
-        rows: the objects.
-        terms: the packed ids of each one's terms.
-        scope_ids: the id of each one's namespace.
-        version: of this write.
-        resource_id: of the resource's row.
+        batch: the objects.
+        scope_ids: the id of each namespace that an object comes into.
     """
-    if rows:
-        content, written = bytearray(), []
-        for object_id, row in rows:
-            start = _append(content, (row.digest or b"") + terms[object_id])
-            place = (start, len(terms[object_id]), *_append_body(content, row.body))
-            written.append((object_id, scope_ids[row.namespace], row.key, *row.identity, *place))
-        yield (
-            _ADD,
-            {
-                "content": bytes(content),
-                "rows": to_json(written),
-                "version": version,
-                "resource_id": resource_id,
-            },
-        )
+    return {
+        **_added(batch.fresh, batch.terms, scope_ids),
+        **_terms((*batch.moved, *batch.refiled), batch.terms),
+        **_bodies((*batch.same, *batch.moved)),
+        **_listed("rescoped", [(each, scope_ids[scope]) for each, scope in batch.rescoped]),
+        **_listed("leaving", [stored.id for stored in batch.leaving]),
+    }
 
 
-def set_terms(rows: Sequence[Numbered], terms: Mapping[int, bytes]) -> Iterator[Statement]:
-    """Yield what gives objects other terms."""
-    if rows:
-        content, written = bytearray(), []
-        for object_id, row in rows:
-            packed = terms[object_id]
-            start = _append(content, (row.digest or b"") + packed)
-            written.append((object_id, start, len(packed)))
-        yield _SET_TERMS, {"content": bytes(content), "rows": to_json(written)}
-
-
-def set_bodies(rows: Iterable[Numbered], version: int) -> Iterator[Statement]:
-    """Yield what gives objects a new body; those that the process keeps have none."""
+def _added(
+    rows: Sequence[Numbered], terms: Mapping[int, bytes], scope_ids: Mapping[Scope, int]
+) -> dict[str, Any]:
     content, written = bytearray(), []
     for object_id, row in rows:
-        if row.body is not None:
+        start = _append(content, (row.digest or b"") + terms[object_id])
+        place = (start, len(terms[object_id]), *_append_body(content, row.body))
+        written.append((object_id, scope_ids[row.namespace], row.key, *row.identity, *place))
+    return _listed("fresh", written, content)
+
+
+def _terms(rows: Iterable[Numbered], terms: Mapping[int, bytes]) -> dict[str, Any]:
+    content, written = bytearray(), []
+    for object_id, row in rows:
+        packed = terms[object_id]
+        start = _append(content, (row.digest or b"") + packed)
+        written.append((object_id, start, len(packed)))
+    return _listed("terms", written, content)
+
+
+def _bodies(rows: Iterable[Numbered]) -> dict[str, Any]:
+    content, written = bytearray(), []
+    for object_id, row in rows:
+        if row.body is not None:  # else the process keeps the object
             written.append((object_id, *row.identity, *_append_body(content, row.body)))
-    if written:
-        yield (
-            _SET_BODY,
-            {"content": bytes(content), "rows": to_json(written), "version": version},
-        )
+    return _listed("bodies", written, content)
 
 
-def set_scopes(pairs: Sequence[tuple[int, int]]) -> Iterator[Statement]:
-    """Yield what moves objects, given as (object id, scope id), to another namespace."""
-    if pairs:
-        yield _SET_SCOPE, (to_json(pairs),)
-
-
-def remove(object_ids: Sequence[int]) -> Iterator[Statement]:
-    """Yield what deletes objects."""
-    if object_ids:
-        yield _REMOVE, (to_json(object_ids),)
+def _listed(column: str, rows: Sequence[Any], content: bytearray | None = None) -> dict[str, Any]:
+    """Return rows under a column, and under another one the bytes that they tell the places of."""
+    if not rows:
+        return {}
+    listed = {column: to_json(rows)}
+    return listed if content is None else {**listed, f"{column}_content": content}
 
 
 def _append_body(content: bytearray, body: Body | None) -> tuple[int | None, ...]:

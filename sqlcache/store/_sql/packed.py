@@ -25,7 +25,7 @@ from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.members import DecodedMembers
 from sqlcache.store._sql.object_rows import Batch, Filing, Stored
-from sqlcache.store._sql.shelf import Matches, Shelf
+from sqlcache.store._sql.shelf import Matches, Shelf, Writing
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope, digest
 
 _T = TypeVar("_T")
@@ -131,27 +131,23 @@ class PackedShelf(Shelf):
         """Drop all decoded objects."""
         self._hot.clear()
 
-    def statements(
+    def writing(
         self,
         query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
         resource_id: int,
-    ) -> Iterator[Statement]:
+    ) -> Writing:
         version = sequences.next("version")
-        written = [row.body for _, row in (*batch.fresh, *batch.same, *batch.moved)]
-        missing = self._dictionaries.missing(query, resource_id, written, shared=self._versioned)
-        yield from dictionaries.add(missing, version, resource_id)
-        yield from object_rows.add(batch.fresh, batch.terms, scope_ids, version, resource_id)
-        yield from object_rows.set_terms((*batch.moved, *batch.refiled), batch.terms)
-        yield from object_rows.set_bodies((*batch.same, *batch.moved), version)
-        yield from object_rows.set_scopes(
-            [(object_id, scope_ids[scope]) for object_id, scope in batch.rescoped]
+        bodies = [row.body for _, row in (*batch.fresh, *batch.same, *batch.moved)]
+        missing = self._dictionaries.missing(query, resource_id, bodies, shared=self._versioned)
+        columns = object_rows.columns(batch, scope_ids)
+        return Writing(
+            {**columns, "version": version, "resource_id": resource_id},
+            list(dictionaries.add(missing, version, resource_id)),
+            [self._dictionaries.sweep(resource_id)] if missing else (),
         )
-        yield from object_rows.remove([stored.id for stored in batch.leaving])
-        if missing:
-            yield self._dictionaries.sweep(resource_id)
 
     def replaced(self, resource_id: int) -> Iterator[Statement]:
         yield self._dictionaries.sweep(resource_id)

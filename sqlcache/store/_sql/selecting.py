@@ -109,7 +109,7 @@ class FiledSelectors:
                 self._version = version
 
     def _catch_up(self, query: Query, resource_id: int) -> None:
-        version = content_version(query, resource_id)
+        version = query(_VERSION, (resource_id,)) or 0
         if version == self._version:
             return
         self._version = None
@@ -124,8 +124,3 @@ class FiledSelectors:
             for key in self._index.keys() - set(self._shelf.keys(query, resource_id)):
                 self._index.remove(key)
         self._written, self._version = query(_WRITTEN, ()) or 0, version
-
-
-def content_version(query: Query, resource_id: int) -> int:
-    """Return how many writes of a resource's objects there were, 0 if it has no row."""
-    return query(_VERSION, (resource_id,)) or 0

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
+from typing import Any, NamedTuple
 
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._sql.compression import Body
@@ -25,6 +26,19 @@ from sqlcache.store._sql.object_rows import Batch, Filing, Stored
 from sqlcache.store._sql.terms import FINGERPRINT_BYTES, Scope, fingerprint
 
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
+
+
+class Writing(NamedTuple):
+    """What writes objects.
+
+    Attributes:
+        columns: of what writes the batch (batch_trigger).
+        before, after: statements run before and after it.
+    """
+
+    columns: Mapping[str, Any]
+    before: Sequence[Statement] = ()
+    after: Sequence[Statement] = ()
 
 
 class Shelf(ABC):
@@ -73,15 +87,15 @@ class Shelf(ABC):
         """Return objects by id; those not found are left out."""
 
     @abstractmethod
-    def statements(
+    def writing(
         self,
         query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
         resource_id: int,
-    ) -> Iterator[Statement]:
-        """Yield what writes a batch's objects to the database.
+    ) -> Writing:
+        """Return what writes a batch's objects to the database.
 
         Args:
             batch: the objects.
@@ -184,15 +198,15 @@ class LiveShelf(Shelf):
             if object_id in self._shown.by_id
         }
 
-    def statements(
+    def writing(
         self,
         query: Query,
         batch: Batch,
         scope_ids: Mapping[Scope, int],
         sequences: Sequences,
         resource_id: int,
-    ) -> Iterator[Statement]:
-        return iter(())
+    ) -> Writing:
+        return Writing({})
 
     def replaced(self, resource_id: int) -> Iterator[Statement]:
         return iter(())

@@ -28,7 +28,7 @@ from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
 from sqlcache.store._sql.postings import Postings
-from sqlcache.store._sql.shelf import Shelf
+from sqlcache.store._sql.shelf import Shelf, Writing
 from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids, value_pairs
 
 _TERMS_BY_ID = (
@@ -48,14 +48,14 @@ class Plan(NamedTuple):
 
     Attributes:
         objects: statements that write the objects.
-        counts: what is written of counts and sequences, as `batch_trigger` takes it.
+        counts: what is written of counts and sequences, by column (batch_trigger).
         added, removed: object ids by label id.
         batch: the objects.
         old: what those that leave or move had, by id.
         distinct: how many labels came or, below 0, went, by label key; see `Counted`.
     """
 
-    objects: list[Statement]
+    objects: Writing
     counts: Mapping[str, str]
     added: Postings
     removed: Postings
@@ -66,7 +66,9 @@ class Plan(NamedTuple):
     @property
     def statements(self) -> list[Statement]:
         """Return what is to be run in one transaction, in order."""
-        return [*self.objects, *batch_trigger.statements(self.counts, self.removed, self.added)]
+        before, after = self.objects.before, self.objects.after
+        columns = {**self.counts, **self.objects.columns}
+        return [*before, *batch_trigger.statements(columns, self.removed, self.added), *after]
 
     @property
     def known(self) -> bool:
@@ -144,7 +146,7 @@ class Writer:
         packed, added = difference.resolved(counted.label_ids)
 
         batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
-        objects = [*self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id)]
+        objects = self._shelf.writing(query, batch, counted.scope_ids, sequences, resource_id)
         counts = {**counted.written, **sequences.written()}
         return Plan(objects, counts, added, difference.removed, batch, old, counted.distinct)
 
@@ -180,7 +182,7 @@ class Writer:
         counted = difference.counted(query, sequences, resource_id)
         packed, added = difference.resolved(counted.label_ids)
         batch = Batch([], [], [], [], [], packed, refiled)
-        objects = [*self._shelf.statements(query, batch, counted.scope_ids, sequences, resource_id)]
+        objects = self._shelf.writing(query, batch, counted.scope_ids, sequences, resource_id)
         counts = {**counted.written, **sequences.written()}
         return Plan(objects, counts, added, difference.removed, batch, {}, counted.distinct)
 
