@@ -193,8 +193,11 @@ class SqliteStore(BaseStore):
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
         # A key that no store can hold is not there to be deleted.
-        row = self._writer.row
-        rows = [row(each) for each in changes if each.obj is not None or not unsound(each.key)]
+        rows = [
+            *self._writer.rows(
+                each for each in changes if each.obj is not None or not unsound(each.key)
+            )
+        ]
         selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
@@ -240,11 +243,12 @@ class SqliteStore(BaseStore):
     def _commit_replace(self, changes: Iterable[Change], rv: str) -> None:
         selectors: Selectors = {}
 
-        def row(change: Change) -> Row:
-            selectors.update(self._selectors_of([change]))
-            return self._writer.row(change)
+        def noted() -> Iterator[Change]:
+            for change in changes:
+                selectors.update(self._selectors_of([change]))
+                yield change
 
-        rows: Iterable[Row] = map(self._writer.row if self._filed is None else row, changes)
+        rows: Iterable[Row] = self._writer.rows(changes if self._filed is None else noted())
         if self._memory:
             # Readers wait for the statements only. Each row is let go when it is written.
             rows = _draining({row.key: row for row in rows})

@@ -352,6 +352,30 @@ def test_libraries_read_each_other(name: str) -> None:
             reader.decompress(b"{}")
 
 
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_many_at_once_become_what_each_becomes(name: str) -> None:
+    """Whatever number is given at once, and wherever a dictionary is trained in between."""
+    library = LIBRARIES[name]()
+    plain = [orjson.dumps(noise(number, "ab"[number // 150])) for number in range(300)]
+    training = Training(first=16, most=64)
+    one, many, all_of_them = (Compressor(library, training) for _ in range(3))
+    expected = [body for each in plain for body in one.bodies([each])]
+    found = [body for start in range(0, 300, 50) for body in many.bodies(plain[start : start + 50])]
+    for bodies in (found, all_of_them.bodies(plain)):
+        assert [body.content for body in bodies] == [body.content for body in expected]
+    dictionary = expected[-1].dictionary
+    assert dictionary is not None
+    assert len({body.dictionary.id for body in expected if body.dictionary}) > 1
+    frames = [body.content for body in dictionary.compress_all(plain[-40:])]
+    sizes = [len(each) for each in plain[-40:]]
+    assert dictionary.decompress_all(frames, sizes) == plain[-40:]
+    views = [memoryview(frame) for frame in frames]
+    assert dictionary.decompress_all(views, sizes) == plain[-40:]
+    assert dictionary.decompress_all([], []) == []
+    with pytest.raises(ValueError, match=r".+"):
+        dictionary.decompress_all([*frames[:-1], b"{}"], sizes)
+
+
 def test_what_does_not_become_smaller_stays_as_it_is() -> None:
     library = compression.zstandard_library()
     samples = [orjson.dumps(noise(number, "a")) for number in range(16)]
@@ -364,7 +388,7 @@ def test_what_does_not_become_smaller_stays_as_it_is() -> None:
 def test_with_too_little_to_train_on_objects_stay_as_they_are() -> None:
     compressor = Compressor(compression.zstandard_library(), Training(first=4))
     plain = [orjson.dumps(noise(number, "a")) for number in range(60)]
-    assert [compressor.body(each).content for each in plain] == plain
+    assert [body.content for body in compressor.bodies(plain)] == plain
 
 
 def test_errors_are_those_that_a_caller_of_a_database_expects() -> None:

@@ -11,13 +11,15 @@ Elsewhere: what dictionaries do, when they are trained (compression).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from sqlcache.errors import CompressedError
-from sqlcache.store._sql.compression import Body, Compressor, Dictionary, library
+from sqlcache.store._sql.compression import Body, Bytes, Compressor, Dictionary, library
 from sqlcache.store._sql.counted import Query, Statement
 
 if TYPE_CHECKING:
@@ -39,6 +41,20 @@ _FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 _NO_LIBRARY = "its objects are compressed: pip install 'sqlcache[zstd]' to read them"
 _KEPT = 16  # read dictionaries; a file has one or two
 _ROWS_PER_STATEMENT = 500
+
+
+class StoredBody(NamedTuple):
+    """A body as its row has it.
+
+    Attributes:
+        content: bytes of JSON, or a frame of them.
+        dictionary_id: what the frame needs; None for JSON.
+        plain_bytes: the length of the JSON.
+    """
+
+    content: Bytes
+    dictionary_id: int | None
+    plain_bytes: int
 
 
 class Dictionaries:
@@ -67,9 +83,9 @@ class Dictionaries:
             if self._compressor is not None:
                 self._compressor.adopt(dictionary)
 
-    def body(self, plain: bytes) -> Body:
-        """Return JSON as a body."""
-        return Body(plain) if self._compressor is None else self._compressor.body(plain)
+    def bodies(self, plains: Sequence[bytes]) -> list[Body]:
+        """Return objects, as JSON, as bodies."""
+        return [*map(Body, plains)] if self._compressor is None else self._compressor.bodies(plains)
 
     def get(self, query: Query, dictionary_id: int) -> Dictionary:
         """Return a dictionary.
@@ -91,20 +107,26 @@ class Dictionaries:
             self._read[dictionary_id] = dictionary
         return dictionary
 
-    def decoded(self, query: Query, content: bytes | memoryview, dictionary_id: int | None) -> Any:
-        """Return what a row's body was made of.
+    def decoded(self, query: Query, stored: Sequence[StoredBody]) -> list[Any]:
+        """Return what rows' bodies were made of.
 
         Raises:
-            CompressedError: it cannot be decompressed.
+            CompressedError: one cannot be decompressed.
         """
-        if dictionary_id is None:
-            return orjson.loads(content)
-        dictionary = self.get(query, dictionary_id)
-        try:
-            plain = dictionary.decompress(content)
-        except ValueError as error:
-            raise CompressedError(self._database, f"an object is damaged ({error})") from error
-        return orjson.loads(plain)
+        plains: list[Bytes] = []
+        for dictionary_id, group in groupby(stored, key=attrgetter("dictionary_id")):
+            bodies = [*group]
+            contents: Sequence[Bytes] = [body.content for body in bodies]
+            if dictionary_id is not None:
+                dictionary = self.get(query, dictionary_id)
+                sizes = [body.plain_bytes for body in bodies]
+                try:
+                    contents = dictionary.decompress_all(contents, sizes)
+                except ValueError as error:
+                    what = f"an object is damaged ({error})"
+                    raise CompressedError(self._database, what) from error
+            plains += contents
+        return [*map(orjson.loads, plains)]
 
     def missing(
         self, query: Query, resource_id: int, bodies: Iterable[Body | None], *, shared: bool

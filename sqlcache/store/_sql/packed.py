@@ -19,13 +19,13 @@ import orjson
 
 from sqlcache.errors import ObjectError
 from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.store._base import Change
 from sqlcache.store._sql import dictionaries, object_rows
-from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
-from sqlcache.store._sql.dictionaries import Dictionaries
+from sqlcache.store._sql.dictionaries import Dictionaries, StoredBody
 from sqlcache.store._sql.members import DecodedMembers
 from sqlcache.store._sql.object_rows import Batch, Filing, Stored
-from sqlcache.store._sql.shelf import Matches, Shelf, Writing
+from sqlcache.store._sql.shelf import Kept, Matches, Shelf, Writing
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope, digest
 
 _T = TypeVar("_T")
@@ -102,12 +102,9 @@ class PackedShelf(Shelf):
     def start(self, query: Query, resource_id: int) -> None:
         self._dictionaries.start(query, resource_id)
 
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
-        try:
-            plain = orjson.dumps(obj, option=_STRICT)
-        except TypeError as error:
-            raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
-        return None, self._dictionaries.body(plain)
+    def keep(self, changes: Sequence[Change]) -> list[Kept]:
+        plains = [_json(change.key, change.obj) for change in changes]
+        return [(None, body) for body in self._dictionaries.bodies(plains)]
 
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return digest(label_text, index_values)
@@ -239,16 +236,26 @@ class PackedShelf(Shelf):
 
     def _decoded(self, query: Query, ids: Sequence[int]) -> Iterator[tuple[int, Object, int]]:
         """Yield ids, objects, and the lengths of their JSON in bytes."""
-        decoded = self._dictionaries.decoded
         for batch in batched(ids, _BODIES_PER_STATEMENT):
             found = query(_BODIES, (to_json(batch),))
             start = found.index(b"\n") + 1
-            bodies = memoryview(found)
-            for object_id, length, dictionary_id, plain_bytes in orjson.loads(bodies[:start]):
+            content = memoryview(found)
+            found_ids, bodies = [], []
+            for object_id, length, dictionary_id, plain_bytes in orjson.loads(content[:start]):
                 end = start + length
-                obj = decoded(query, bodies[start:end], dictionary_id)
-                yield object_id, obj, plain_bytes or length
+                found_ids.append(object_id)
+                bodies.append(StoredBody(content[start:end], dictionary_id, plain_bytes or length))
                 start = end
+            objs = self._dictionaries.decoded(query, bodies)
+            for object_id, obj, body in zip(found_ids, objs, bodies, strict=True):
+                yield object_id, obj, body.plain_bytes
+
+
+def _json(key: str, obj: Object | None) -> bytes:
+    try:
+        return orjson.dumps(obj, option=_STRICT)
+    except TypeError as error:
+        raise ObjectError(obj, f"object {key!r} cannot be encoded as JSON: {error}") from error
 
 
 _Hot = tuple[int, Object, int]  # version, object, bytes of its JSON

@@ -19,12 +19,14 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.store._base import Change
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
 from sqlcache.store._sql.object_rows import Batch, Filing, Stored
 from sqlcache.store._sql.terms import FINGERPRINT_BYTES, Scope, fingerprint
 
+Kept = tuple[Object | None, Body | None]  # itself in the process, or bytes in its row
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
 
@@ -63,11 +65,11 @@ class Shelf(ABC):
         """
 
     @abstractmethod
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
-        """Return what is kept of an object: itself in the process, or bytes in its row.
+    def keep(self, changes: Sequence[Change]) -> list[Kept]:
+        """Return what is kept of the object of each change; each has one.
 
         Raises:
-            ObjectError: the object cannot be encoded.
+            ObjectError: one cannot be encoded.
         """
 
     @abstractmethod
@@ -178,8 +180,8 @@ class LiveShelf(Shelf):
     def start(self, query: Query, resource_id: int) -> None:
         pass
 
-    def keep(self, key: str, obj: Object) -> tuple[Object | None, Body | None]:
-        return obj, None
+    def keep(self, changes: Sequence[Change]) -> list[Kept]:
+        return [(change.obj, None) for change in changes]
 
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return fingerprint(label_text, index_values)

@@ -15,7 +15,7 @@ Elsewhere: the objects themselves (shelf), reading (selection).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -23,10 +23,12 @@ import orjson
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql import batch_trigger
+from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
+from sqlcache.store._sql.packed import batched
 from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.shelf import Shelf, Writing
 from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids, value_pairs
@@ -40,6 +42,7 @@ _TERMS_BY_ID = (
 _ADD_RESOURCE = (
     "INSERT INTO resource (name, resource_version) VALUES (?, '') ON CONFLICT DO NOTHING"
 )
+_KEPT_AT_ONCE = 100  # bounds what their JSON takes
 _RESOURCE_ID = "SELECT id FROM resource WHERE name = ?"
 
 
@@ -82,19 +85,22 @@ class Writer:
     def __init__(self, shelf: Shelf, indexers: Callable[[], Indexers]) -> None:
         self._shelf, self._indexers = shelf, indexers
 
-    def row(self, change: Change) -> Row:
-        """Work a change out as far as possible without the database.
+    def rows(self, changes: Iterable[Change]) -> Iterator[Row]:
+        """Work changes out as far as possible without the database.
 
         Raises:
-            ObjectError: the object cannot be encoded.
+            ObjectError: an object cannot be encoded.
         """
-        key, obj, namespace, labels, values, text = change
-        if obj is None:
-            return Row(key)
-        kept, body = self._shelf.keep(key, obj)
-        identity = NO_IDENTITY if body is None else _identity(obj)
+        for some in batched(changes, _KEPT_AT_ONCE):
+            kept = iter(self._shelf.keep([each for each in some if each.obj is not None]))
+            for change in some:
+                yield Row(change.key) if change.obj is None else self._row(change, *next(kept))
+
+    def _row(self, change: Change, obj: Object | None, body: Body | None) -> Row:
+        key, given, namespace, labels, values, text = change
+        identity = NO_IDENTITY if body is None or given is None else _identity(given)
         digest = self._shelf.digest(text, values)
-        return Row(key, digest, namespace, labels, values, kept, body, identity)
+        return Row(key, digest, namespace, labels, values, obj, body, identity)
 
     def plan(
         self,
@@ -201,15 +207,15 @@ class Writer:
             objects: the objects by id.
             values: gives an object's new index values, from its key and itself.
         """
-        rows = []
+        changes = []
         stored = self._shelf.find_ids(query, list(objects))
         for object_id, old in self._old(query, resource_id, stored).items():
             obj = objects[object_id]
             labels = old.labels if old.whole else labels_of(obj)
             text = label_text(old.namespace, labels)
-            change = Change(old.key, obj, old.namespace, labels, values(old.key, obj), text)
-            rows.append(self.row(change))
-        return rows
+            given = values(old.key, obj)
+            changes.append(Change(old.key, obj, old.namespace, labels, given, text))
+        return [*self.rows(changes)]
 
     def _old(self, query: Query, resource_id: int, stored: Sequence[Stored]) -> dict[int, Old]:
         if not stored:
