@@ -220,8 +220,6 @@ def find(
         keys: (name,) of each.
         labels: (resource id, kind, namespace, key, value) of each.
     """
-    if not (scopes or keys):
-        return {}, {}, {}
     trees = [
         _tree((name, position) for position, name in enumerate(names))
         for names in (scopes, keys, labels)

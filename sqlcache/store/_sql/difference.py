@@ -215,6 +215,8 @@ class Difference:
 
     def counted(self, query: Query, sequences: Sequences, resource_id: int) -> Counted:
         """Return the ids of scopes and of terms that come or go, and their new counts."""
+        if not (self._scopes or self._places or self._apart):  # most often
+            return Counted({}, [], {}, {})
         changes = [
             len(self._gained.get(place, ())) - self._lost.get(place, 0)
             for place in range(len(self._places))
