@@ -289,6 +289,8 @@ SCENARIOS = {
                 ("read", contention.BUSY),
                 ("read", contention.SHORT),
                 ("freshness", contention.QUIET),
+                ("freshness", contention.BUSY),
+                ("freshness", contention.SHORT),
             ),
         ),
         Scenario(
