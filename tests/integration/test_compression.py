@@ -19,8 +19,9 @@ import pytest
 
 import sqlcache
 from sqlcache.bench.realistic import realistic_pods
-from sqlcache.errors import BackendError, CompressedError, SqlcacheError
-from sqlcache.objects import Object, Objects
+from sqlcache.errors import BackendError, CompressedError, DatabaseError, SqlcacheError
+from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.selectors import parse
 from sqlcache.store import migrations
 from sqlcache.store._sql import compression, dictionaries
 from sqlcache.store._sql.compression import Compressor, Dictionary, Library, Training
@@ -250,6 +251,49 @@ def test_a_damaged_frame_and_a_missing_dictionary_are_told(
         assert store.get_by_key("default/a-14") == noise(14, "a")
         with pytest.raises(CompressedError, match=rf"cache\.db: {reason}"):
             store.get_by_key("default/a-15")
+
+
+@pytest.mark.parametrize(
+    "damage", ["x'28b52ffd00'", "x'7b22'", "zeroblob(length(body))", "substr(body, 9)"]
+)
+@pytest.mark.parametrize("compress", [True, False])
+@pytest.mark.parametrize("how", ["update", "delete", "replace", "replace with others"])
+def test_damaged_objects_can_be_replaced_and_deleted(
+    path: Path, damage: str, compress: bool, how: str
+) -> None:
+    def labelled(number: int, app: str) -> Object:
+        obj = noise(number, "ab"[number % 2])
+        return {**obj, "metadata": {**obj["metadata"], "labels": {"app": app}}}
+
+    pods = [labelled(number, "old") for number in range(24)]
+    with SoonCompressed(str(path), compress=compress) as store:
+        store.replace(pods, "1")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(f"UPDATE object SET body = {damage} WHERE id > 20")
+        other.commit()
+    fresh = [*pods[:20], *(labelled(number, "new") for number in range(20, 24))]
+    with SoonCompressed(str(path), compress=compress) as store:
+        with pytest.raises(
+            DatabaseError, match=r"cache\.db: an object is damaged \(.+; load it again"
+        ):
+            store.list()
+        if how == "update":
+            store.apply([{"type": "MODIFIED", "object": each} for each in fresh[20:]])
+        elif how == "delete":
+            store.apply([{"type": "DELETED", "object": each} for each in fresh[20:]])
+            fresh = fresh[:20]
+        elif how == "replace":
+            store.replace(fresh, "2")
+        else:
+            fresh = [noise(number, "c") for number in range(3)]
+            store.replace(fresh, "2")
+        assert by_key(store.list()) == by_key(fresh)
+        for text in ("app=old", "app=new", "app", "!app"):
+            selector = parse(text)
+            found = [each for each in fresh if selector.matches(labels_of(each))]
+            assert by_key(store.select("", selector)) == by_key(found)
+    counts = "SELECT count(*) FROM posting WHERE label_id = label.id"
+    assert rows(path, f"SELECT count(*) FROM label WHERE n <> ({counts})") == [0]
 
 
 def test_going_down_decompresses_and_coming_up_again_loses_nothing(path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from sqlcache.errors import CompressedError
+from sqlcache.errors import CompressedError, DamagedDatabaseError
 from sqlcache.store._sql.compression import Body, Bytes, Compressor, Dictionary, library
 from sqlcache.store._sql.counted import Query, Statement
 
@@ -112,6 +112,7 @@ class Dictionaries:
 
         Raises:
             CompressedError: one cannot be decompressed.
+            DamagedDatabaseError: one is no JSON.
         """
         plains: list[Bytes] = []
         for dictionary_id, group in groupby(stored, key=attrgetter("dictionary_id")):
@@ -123,10 +124,15 @@ class Dictionaries:
                 try:
                     contents = dictionary.decompress_all(contents, sizes)
                 except ValueError as error:
-                    what = f"an object is damaged ({error})"
+                    what = f"an object is damaged ({error}); load it again"
                     raise CompressedError(self._database, what) from error
             plains += contents
-        return [*map(orjson.loads, plains)]
+        try:
+            return [*map(orjson.loads, plains)]
+        except orjson.JSONDecodeError as error:
+            raise DamagedDatabaseError(
+                self._database, f"an object is damaged ({error}); load it again"
+            ) from error
 
     def missing(
         self, query: Query, resource_id: int, bodies: Iterable[Body | None], *, shared: bool

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import orjson
 
+from sqlcache.errors import CompressedError, DamagedDatabaseError
 from sqlcache.objects import Indexers, Object, labels_of, resource_version
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql import batch_trigger
@@ -220,12 +221,24 @@ class Writer:
     def _old(self, query: Query, resource_id: int, stored: Sequence[Stored]) -> dict[int, Old]:
         if not stored:
             return {}
-        objects = self._shelf.stored(query, [each.id for each in stored])
+        objects = self._readable(query, [each.id for each in stored])
         old = {}
         for each in stored:
             obj = objects.get(each.id)
             old[each.id] = self._shown(obj, each) or self._read(query, resource_id, each, obj)
         return old
+
+    def _readable(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
+        """Return stored objects by id, without those that are damaged.
+
+        They can be replaced and deleted: the tables tell what they had.
+        """
+        try:
+            return self._shelf.stored(query, ids)
+        except (CompressedError, DamagedDatabaseError):
+            if len(ids) == 1:
+                return {}
+        return {each: obj for one in ids for each, obj in self._readable(query, [one]).items()}
 
     def _read(
         self,
