@@ -337,6 +337,22 @@ def test_two_that_open_a_new_file_at_once_both_succeed(path: str) -> None:
         assert len(store.list_keys()) == 4
 
 
+def test_opening_waits_for_one_that_writes_before_the_log_is_on(path: str) -> None:
+    filled(path)
+    other = engine.connect_file(path)
+    other.execute("PRAGMA journal_mode=DELETE")
+    other.execute("BEGIN IMMEDIATE")  # which SQLite does not wait for when it changes the mode
+    done = threading.Timer(0.3, other.execute, ("COMMIT",))
+    done.start()
+    try:
+        with sqlcache.open_store(f"sqlite:///{path}") as store:
+            store.add(pod("later"))
+            assert Path(f"{path}-wal").exists()
+    finally:
+        done.join()
+        other.close()
+
+
 def test_resources_in_one_file_are_kept_apart(path: str) -> None:
     backend = f"sqlite:///{path}"
     with sqlcache.open_store(backend) as pods, sqlcache.open_store(backend, "services") as services:

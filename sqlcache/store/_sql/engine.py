@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ from sqlcache.store._sql.counted import Statement
 
 MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by then or are not used
 _BUSY_TIMEOUT_S = 10.0
+_BUSY_RETRY_S = 0.005
 _STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
 _FILE_PRAGMAS = (
     "PRAGMA synchronous=NORMAL",  # enough for a crash of the process; sqlite.org/wal.html
@@ -235,7 +237,7 @@ class FileDatabase(Database):
             self._writer.execute(f"PRAGMA busy_timeout={wait_s * 1000:.0f}")
             yield
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            if _is_busy(error):
                 raise TimeoutError from error
             raise
         finally:
@@ -345,11 +347,29 @@ def open_file(path: str) -> sqlite3.Connection:
         if upgrade.current(connection) != upgrade.HEAD:
             upgrade.upgrade(connection)
         # Persistent, and refused within a transaction: so last, when the file is known as ours.
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_wal(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Turn WAL mode on, and wait for others as long as the busy timeout.
+
+    SQLite refuses at once if another connection is about to write, where waiting could be a
+    deadlock: so those who open a new file together would fail. Source:
+    sqlite.org/c3ref/busy_handler.html.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() >= deadline:
+                raise
+        time.sleep(_BUSY_RETRY_S)
 
 
 def prepare_file(path: str) -> None:
@@ -446,6 +466,10 @@ def translated(name: str, error: sqlite3.Error) -> DatabaseError | StoreClosedEr
         sqlite3.SQLITE_PERM: "permission denied",
     }
     return DatabaseError(name, reasons.get(primary, str(error)) if primary else str(error))
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _check_sqlite() -> None:
