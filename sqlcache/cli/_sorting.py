@@ -72,14 +72,19 @@ def parse_path(path: str) -> list[Step]:
 
 def _step(match: re.Match[str]) -> Step:
     if match["name"] is not None:
-        return _field(re.sub(r"\\(.)", r"\1", match["name"]))
+        return _field(_unescaped(match["name"]))
     if match["quoted"] is not None:
-        return _field(match["quoted"][1:-1])
+        # kubectl reads what is in quotes as a name after a dot, so its users escape dots there too.
+        return _field(_unescaped(match["quoted"][1:-1]))
     if match["position"] is not None:
         return _item(int(match["position"]))
     if match["field"] is not None:
         return _chosen(match["field"].split("."), match["value"][1:-1])
     return _all
+
+
+def _unescaped(name: str) -> str:
+    return re.sub(r"\\(.)", r"\1", name)
 
 
 def _field(name: str) -> Step:

@@ -121,3 +121,13 @@ def test_paths_that_lead_nowhere() -> None:
         order([1, 2], ".spec.y")
     with pytest.raises(SortPathError, match=r"'.spec' leads to a mapping in 0, not to a value"):
         order([1, 2], ".spec")
+
+
+@pytest.mark.parametrize("name", [r"['example\.com/x']", "['example.com/x']", r"example\.com/x"])
+def test_dots_of_a_label_key_may_be_escaped_in_quotes_too(name: str) -> None:
+    """kubectl takes `['a\\.b']` for the key `a.b`: dictKeyRex in client-go's jsonpath parser."""
+    objects = [
+        {"metadata": {"name": value, "labels": {"example.com/x": value}}} for value in ("b", "a")
+    ]
+    found = sort_by(objects, f".metadata.labels{name if name[0] == '[' else f'.{name}'}")
+    assert [obj["metadata"]["name"] for obj in found] == ["a", "b"]
