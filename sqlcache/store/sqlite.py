@@ -38,7 +38,7 @@ from sqlcache.store._base import (
 )
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.compression import Compressor, Training, library
-from sqlcache.store._sql.counted import Query, reader, to_json
+from sqlcache.store._sql.counted import Query, Statement, reader, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.label_index import LabelIndex
@@ -140,7 +140,7 @@ class SqliteStore(BaseStore):
         else:
             dictionaries = Dictionaries(path or ":memory:", self._compressor(compress))
             self._shelf = PackedShelf(hot_objects, dictionaries, versioned=path is not None)
-        self._memory = MemoryDatabase() if path is None else None
+        self._memory = MemoryDatabase(derived=self._live) if path is None else None
         self._memory_version = ""  # in memory the resourceVersion needs no statement
         if hot_members is None:
             hot_members = DEFAULT_HOT_MEMBERS if self._live else hot_objects
@@ -208,7 +208,7 @@ class SqliteStore(BaseStore):
             keys = self._labels.keys
             plan = self._writer.plan(self._db.one, resource, keys, batches[0])
             statements = plan.statements
-            if len(statements) <= 1 and not (plan.distinct or keys.dropping):
+            if _at_once(statements) and not (plan.distinct or keys.dropping):
                 self._memory.run(statements, self._followers(plan, rv, selectors))
                 return
             plans = [plan]
@@ -671,6 +671,16 @@ def _plannable(rows: Iterable[Row]) -> Iterator[list[Row]]:
             batch, size_bytes = [], 0
     if batch:
         yield batch
+
+
+def _at_once(statements: Sequence[Statement]) -> bool:
+    """Return whether statements are one, or none, that SQLite takes whatever its limits are."""
+    return len(statements) <= 1 and all(
+        len(text) <= _BYTES_PER_PLAN
+        for _, parameters in statements
+        for text in parameters
+        if isinstance(text, str)
+    )
 
 
 def _filtered(objs: Objects, residual: Sequence[Requirement]) -> Objects:

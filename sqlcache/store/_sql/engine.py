@@ -1,7 +1,8 @@
 """Connections to SQLite: in memory behind one lock, in a file through WAL.
 
 Promises
-- A write is one transaction; if anything in it fails, it is rolled back.
+- A write is one transaction; if anything in it fails, it is rolled back. Without memory for that, a
+  database that holds no objects is given up: every block raises `DatabaseError`.
 - A `reading` block sees one state of the database.
 - Driver errors come out as `DatabaseError` or one of its subclasses, naming the database.
 - `close` waits for blocks under way; afterwards every block raises `StoreClosedError`.
@@ -42,6 +43,8 @@ from sqlcache.store._sql.counted import Statement
 MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by then or are not used
 _BUSY_TIMEOUT_S = 10.0
 _BUSY_RETRY_S = 0.005
+_DERIVED_PAGE_BYTES = 8_192
+_NO_JOURNAL = "PRAGMA journal_mode=OFF"
 _STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
 _FILE_PRAGMAS = (
     "PRAGMA synchronous=NORMAL",  # enough for a crash of the process; sqlite.org/wal.html
@@ -105,17 +108,30 @@ class Database(ABC):
 class MemoryDatabase(Database):
     """A database that lives and dies with this object."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, derived: bool) -> None:
+        """Open an empty database.
+
+        Args:
+            derived: all that is in it is made from what the caller keeps elsewhere. Then `run`
+                does without a journal, which would copy each page that it changes: should SQLite
+                fail half-way, as it does only when memory runs out, the database is given up.
+        """
         super().__init__(":memory:")
         _check_sqlite()
         self._lock = threading.Lock()
         self._block = _Locked(self)
+        self._derived = derived
+        self._failure: DatabaseError | None = None
         self._connection: sqlite3.Connection | None = connect(":memory:")
         # Debian builds SQLite to overwrite what is deleted; memory goes back to the process anyway.
         self._connection.execute("PRAGMA secure_delete=OFF")
         self._connection.execute("PRAGMA temp_store=MEMORY")
+        if derived:  # of larger pages, less is lost; where pages are copied, that costs more
+            self._connection.execute(f"PRAGMA page_size={_DERIVED_PAGE_BYTES}")
         upgrade.create(self._connection)
         batch_trigger.prepare(self._connection)
+        if derived:
+            self._connection.execute(_NO_JOURNAL)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._block
@@ -124,27 +140,62 @@ class MemoryDatabase(Database):
     def writing(
         self, followers: Iterable[Callable[[], None]] = (), wait_s: float | None = None
     ) -> Iterator[sqlite3.Connection]:
-        with self._block as connection, transaction(connection, "BEGIN", followers):
+        with (
+            self._block as connection,
+            self._journal(connection),
+            transaction(connection, "BEGIN", followers),
+        ):
             yield connection
+
+    @contextmanager
+    def _journal(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Have what it takes to roll back, within the block."""
+        if not self._derived:
+            yield
+            return
+        connection.execute("PRAGMA journal_mode=MEMORY")
+        try:
+            yield
+        finally:
+            connection.execute(_NO_JOURNAL)
 
     def run(self, statements: Sequence[Statement], followers: Iterable[Callable[[], None]]) -> None:
         """Run one statement or none, and call what follows, as `writing` does.
 
         A statement is a transaction of its own, and each one that begins or ends a transaction
         gives the interpreter lock away.
+
+        Args:
+            statements: what SQLite can run, unless memory runs out.
+            followers: as in `writing`.
         """
         with self._block as connection:
             before = connection.total_changes
             try:
                 for sql, parameters in statements:
                     connection.execute(sql, parameters)
-            except sqlite3.Error:
+            except (sqlite3.Error, MemoryError) as error:
+                if self._derived:
+                    self._give_up(connection, error)
                 raise
             except BaseException:
                 if connection.total_changes != before:  # Ctrl-C after it was done
                     _follow(followers)
                 raise
             _follow(followers)
+
+    def _give_up(self, connection: sqlite3.Connection, error: sqlite3.Error | MemoryError) -> None:
+        reason = str(error) or "out of memory"  # what Python's MemoryError does not say
+        self._failure = DatabaseError(
+            self.name, f"a write failed half-way ({reason}): close the store and fill a new one"
+        )
+        self._connection = None
+        connection.close()
+
+    @property
+    def unusable(self) -> DatabaseError | StoreClosedError:
+        """Why there is no connection."""
+        return self._failure or StoreClosedError()
 
     def close(self) -> None:
         with self._lock, self._translated():
@@ -168,7 +219,7 @@ class _Locked(AbstractContextManager[sqlite3.Connection]):
         connection = self._database._connection
         if connection is None:
             self._database._lock.release()
-            raise StoreClosedError
+            raise self._database.unusable
         return connection
 
     def __exit__(
