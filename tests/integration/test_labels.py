@@ -25,6 +25,11 @@ from sqlcache.testing.factories import event, names, pod
 
 PODS = 1_200  # more than two steps of a builder
 LONG_S = 60.0
+ORPHANS = (  # rows that no name leads to
+    "SELECT id FROM label WHERE scope_id NOT IN (SELECT id FROM scope)",
+    "SELECT id FROM label WHERE key_id NOT IN (SELECT id FROM label_key)",
+    "SELECT label_id FROM posting WHERE label_id NOT IN (SELECT id FROM label)",
+)
 
 
 @pytest.fixture
@@ -68,7 +73,10 @@ def assert_index_is_whole(path: str) -> None:
                 assert found == members
     keys = keys_of(path)  # after those questions: they may have had keys indexed
     with closing(sqlite3.connect(path)) as connection:
+        assert [connection.execute(sql).fetchall() for sql in ORPHANS] == [[]] * len(ORPHANS)
         carried = dict(connection.execute("SELECT name, n FROM label_key"))
+        if keys.dropping:  # only then are there rows that nothing is counted in
+            carried = {key: n for key, n in carried.items() if n}
         assert carried == {key: sum(map(len, labels.values())) for key, labels in by_key.items()}
         filed: defaultdict[str, dict[tuple[str, str], set[str]]] = defaultdict(dict)
         for key, namespace, value, n, members in connection.execute(
@@ -314,6 +322,28 @@ def test_key_over_the_limit_is_told_once_and_gives_its_rows_back(
         store.bookmark("3")
         assert store.size().label_terms == PODS + 7 * 2 + 1
     assert_index_is_whole(path)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("pods", [400, 3 * PODS])  # cleared away with one write, and with several
+def test_rows_of_a_key_over_the_limit_go_though_its_namespaces_or_its_last_object_go_first(
+    path: str, pods: int, left: int
+) -> None:
+    with SqliteStore(path, labels=LabelPolicy(distinct_limit=pods)) as store:
+        objs = labelled(pods)
+        store.replace(objs, "1")
+        store.add(pod("one-more", "ns2", {"own": "one too many"}))  # "own" loses its index
+        store.apply(event("DELETED", obj) for obj in objs[left:])
+        store.delete(pod("one-more", "ns2"))
+        assert_index_is_whole(path)
+        for _ in range(2 * pods // 1_000 + 2):
+            store.bookmark("2")
+        assert keys_of(path).dropping == frozenset()
+    assert_index_is_whole(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM scope WHERE n <= 0").fetchone() == (0,)
+        rows = connection.execute("SELECT count(*) FROM posting").fetchone()[0]
+        assert rows == left * 2  # "app" and "rare"
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ GROWING = {"object", "label", "posting", "label_key", "scope", "o", "l", "p", "k
 WHOLE_READS = (
     "SELECT json_group_array(id) FROM object WHERE resource_id",
     "ifnull(sum(n), 0)",
+    "WHERE n <= 0",  # when a key has lost its index
     "DELETE FROM dictionary",  # when a dictionary or all objects were replaced
 )
 SELECTORS = (

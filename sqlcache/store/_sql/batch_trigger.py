@@ -16,9 +16,11 @@ from typing import Any
 
 from sqlcache.store._sql import object_rows, postings
 from sqlcache.store._sql.counted import LABEL_KEYS, LABELS, SCOPES, WRITE_SEQUENCES, Statement
+from sqlcache.store._sql.label_keys import ARE_NEEDED
 from sqlcache.store._sql.postings import Postings
 
 _COUNTED = (SCOPES, LABEL_KEYS, LABELS)
+_NEEDED_EMPTY = {SCOPES: ARE_NEEDED, LABEL_KEYS: ARE_NEEDED, LABELS: "false"}
 _COLUMNS = (
     *(column for each in _COUNTED for column in each.written),
     *postings.COLUMNS,
@@ -51,10 +53,10 @@ def prepare(connection: sqlite3.Connection) -> None:
         *(
             _trigger(
                 f"forget_{each.table}",
-                f"AFTER UPDATE OF n ON main.{each.table} WHEN NEW.n <= 0",
+                f"AFTER UPDATE OF n ON main.{each.table} WHEN NEW.n <= 0 AND NOT {needed}",
                 [each.removal],
             )
-            for each in _COUNTED
+            for each, needed in _NEEDED_EMPTY.items()
         ),
     ):
         connection.execute(sql)

@@ -60,6 +60,14 @@ _CLEAR_POSTINGS = (
     "  WHERE label_id IN (SELECT value FROM json_each(?)) LIMIT ?)"
 )
 
+# Rows of a key that lost its index are found through its own row and those of the namespaces.
+ARE_NEEDED = "EXISTS (SELECT 1 FROM resource WHERE json_array_length(label_keys, '$.dropping') > 0)"
+"""Whether rows of scopes and label keys stay that no object is counted in."""
+
+_FORGET_EMPTY = tuple(
+    f"DELETE FROM {table} WHERE n <= 0 AND NOT {ARE_NEEDED}" for table in ("scope", "label_key")
+)
+
 
 @dataclass(frozen=True)
 class LabelKeys:
@@ -284,6 +292,8 @@ class LabelWrites:
         if len(rows) < _LABELS_PER_STEP:
             execute(_FORGET_COUNT, (self._resource_id, key))
             self.set(replace(self.keys, dropping=self.keys.dropping - {key}))
+            for sql in _FORGET_EMPTY:
+                execute(sql)
         return deleted + len(rows)
 
     def last_label(self) -> int:

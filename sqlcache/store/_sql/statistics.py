@@ -16,7 +16,8 @@ _POSTING_BYTES = 14  # two ids of 3 bytes, the record's header and its slot, at 
 _LABEL_BYTES = 12  # scope, key, id and count with the record's header and its slot; plus the value
 
 _TOTALS = (
-    "SELECT json_array(ifnull(sum(n), 0), count(*)) FROM scope WHERE resource_id = ? AND kind = 0"
+    "SELECT json_array(ifnull(sum(n), 0), count(*)) FROM scope"
+    " WHERE resource_id = ? AND kind = 0 AND n > 0"
 )
 _KEYS = (
     "SELECT json_group_array(json_array(k.name, t.labels, t.n, t.bytes)) FROM"
