@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -280,6 +281,46 @@ def test_file_that_somebody_else_holds_is_an_error(
                 attempt()
             assert path in str(raised.value)
     assert migrations.current(path) == "0001"
+
+
+KILLED_BEFORE_WAL_IS_ON = """
+import os, signal, sys
+from sqlcache.store._sql import engine, upgrade
+
+path, whose, known = sys.argv[1:]
+engine.prepare_file(path)
+with_tables = known == "known"
+connection = engine.connect_file(path)
+if whose == "ours" and with_tables:
+    upgrade.upgrade(connection)
+elif with_tables:
+    connection.execute("CREATE TABLE theirs (x)")
+connection.execute("PRAGMA cache_size=1")  # so that pages go to the file before the commit
+connection.execute("BEGIN IMMEDIATE")
+if whose == "ours":
+    connection.execute(f"PRAGMA application_id={upgrade.APPLICATION_ID}")
+connection.execute("CREATE TABLE half (x)")
+for _ in range(200):
+    connection.execute("INSERT INTO half VALUES (zeroblob(3000))")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("known", ["known", "unknown"])
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_file_whose_maker_was_killed_before_wal_was_on(path: str, whose: str, known: str) -> None:
+    command = [sys.executable, "-c", KILLED_BEFORE_WAL_IS_ON, path, whose, known]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert Path(f"{path}-journal").exists()
+    if (whose, known) == ("theirs", "known"):
+        before = Path(path).read_bytes()
+        with pytest.raises(NotACacheError, match="has a journal and is nothing that sqlcache made"):
+            sqlcache.open_store(f"sqlite:///{path}")
+        assert Path(path).read_bytes() == before
+        return
+    filled(path)  # nothing was ever committed but tables of ours
+    assert migrations.check(path) == []
+    assert not Path(f"{path}-journal").exists()
 
 
 def test_disk_that_is_full_before_there_are_tables_is_an_error(path: str) -> None:

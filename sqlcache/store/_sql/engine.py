@@ -24,7 +24,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -43,6 +43,8 @@ from sqlcache.store._sql.counted import Statement
 MINIMUM_SQLITE = (3, 35, 0)  # UPSERT from a SELECT, UPDATE FROM, ->> come by then or are not used
 _BUSY_TIMEOUT_S = 10.0
 _BUSY_RETRY_S = 0.005
+_HEADER_BYTES = 100  # of a database file
+_APPLICATION_ID_AT = slice(68, 72)  # of these
 _DERIVED_PAGE_BYTES = 8_192
 _NO_JOURNAL = "PRAGMA journal_mode=OFF"
 _STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
@@ -431,9 +433,32 @@ def prepare_file(path: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
+        _roll_back(path)
         check_file(path)
     except OSError as error:
         raise DatabaseError(path, error.strerror or str(error)) from error
+
+
+def _roll_back(path: str) -> None:
+    """Undo what a process left half-done that died before it had turned WAL on.
+
+    Nobody can read the file until then, not even to check it. In one of somebody else's, that is
+    left to them. Source: sqlite.org/fileformat2.html, the rollback journal and the header.
+    """
+    if not Path(f"{path}-journal").exists():
+        return
+    try:
+        with open(path, "rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError as error:
+        raise DatabaseError(path, error.strerror or str(error)) from error
+    if any(header) and int.from_bytes(header[_APPLICATION_ID_AT]) != upgrade.APPLICATION_ID:
+        raise NotACacheError(path, "has a journal and is nothing that sqlcache made")
+    try:
+        with closing(connect_file(path)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_schema")
+    except sqlite3.Error as error:
+        raise translated(path, error) from error
 
 
 def check_file(path: str) -> None:
