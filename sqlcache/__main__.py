@@ -19,7 +19,12 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupted)
     from sqlcache.cli import main as command
 
-    command()
+    try:
+        command()
+    finally:
+        # A Ctrl-C that passed through the `exec` of a text, as dataclasses use in imports, leaves
+        # CPython a note to end `python -m` by SIGINT, even if it was caught: a new one clears it.
+        exec("")  # noqa: S102 - of nothing
 
 
 def _interrupted(signum: int, frame: object) -> None:

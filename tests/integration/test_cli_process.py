@@ -470,3 +470,20 @@ def close(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None and not stream.closed:
             stream.close()
+
+
+def test_interrupt_inside_exec_exits_with_130(tmp_path: Path) -> None:
+    """CPython ends `python -m` by SIGINT after a Ctrl-C in exec(), which an import may be in."""
+    (tmp_path / "probe.py").write_text(
+        "import sys\n"
+        "import sqlcache.__main__, sqlcache.cli\n"
+        "def command():\n"
+        "    try:\n"
+        "        exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt:\n"
+        "        sys.exit(130)\n"
+        "sqlcache.cli.main = command\n"
+        "sqlcache.__main__.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-m", "probe"], cwd=tmp_path, check=False)
+    assert ended.returncode == 130
