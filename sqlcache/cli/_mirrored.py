@@ -50,6 +50,8 @@ def naming_in(backend: str, name: str) -> Naming:
         found = find(known, name)
     except UnknownResourceError:
         naming = usual_naming(name)
+        if known and naming.name == RECORDS:  # not listed with the others, but to be looked at
+            return naming
         if stored and naming.name not in stored:
             has = f"no {naming.name} in it; it has {', '.join(stored)}"
             raise DatabaseError(path, has) from None

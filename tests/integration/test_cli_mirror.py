@@ -247,6 +247,8 @@ class TestMirror:
         assert get(db, "lease", "-n", "shop", "-o", "name") == "lease.coordination.k8s.io/l\n"
         assert error("get", "wd", "x", "--db", db) == 'widgets.example.com "x" not found'
         assert "no services in it; it has globals.example.com, " in error("get", "svc", "--db", db)
+        kept = json.loads(get(db, "mirrors.sqlcache", "-A", "-o", "json"))["items"]
+        assert kept[0]["metadata"]["name"] == "globals.example.com", "as docs/cli.md says"
 
     def test_first_list_that_is_cut_short_leaves_the_file_as_it_was(
         self, api_server: ApiServer, db: str, mirror: Callable[..., Any]
