@@ -52,8 +52,11 @@ class File:
         """Yield the objects of the file at a path."""
         with opened(path) as file:
             content = Content(self._name, file, on_bytes)
-            first = content.peek().removeprefix(codecs.BOM_UTF8).lstrip()[:1]
-            if format_of(path) == "YAML" or (format_of(path) is None and first not in (b"{", b"[")):
+            start = content.peek()
+            first = start.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+            # Nothing at all is no YAML: a `kubectl` that failed before a pipe needs no PyYAML.
+            unnamed = format_of(path) is None and bool(start) and first not in (b"{", b"[")
+            if format_of(path) == "YAML" or unnamed:
                 documents = yaml_documents(self._name, content)
             else:
                 documents = JsonText(self._name, content).documents()

@@ -501,6 +501,12 @@ class TestErrors:
         message = error_of(write("kind: Pod\n", "dump.yaml"))
         assert message == "reading YAML needs PyYAML: pip install 'sqlcache[yaml]'"
 
+    def test_nothing_is_empty_without_pyyaml(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As of a `kubectl` that failed, before `| sqlcache load -`."""
+        monkeypatch.setitem(sys.modules, "yaml", None)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        assert error_of("-") == "stdin: is empty"
+
     def test_random_bytes_raise_dump_errors_only(self, write: Write) -> None:
         """Mutations of a sound file: each is read or refused, never anything else."""
         rng = random.Random(7)
