@@ -37,7 +37,7 @@ try:
     import urllib3
 
     from sqlcache.client.credentials import Credentials
-    from sqlcache.client.kubeconfig import choose_context
+    from sqlcache.client.kubeconfig import choose_context, searched
 except ImportError as error:
     raise ImportError(
         "sqlcache.client needs, to reach an API server: pip install 'sqlcache[kubernetes]'"
@@ -78,7 +78,8 @@ def _configuration(kubeconfig: str | None, context: str | None) -> Any:
             kubernetes.config.load_incluster_config(client_configuration=configuration)
     except kubernetes.config.ConfigException as error:
         # Not chained, and cut: what these texts end with may be a user with his token.
-        reason = str(error).partition(" in ")[0] if chosen else "there is no kubeconfig"
+        missing = f"there is no kubeconfig at {searched()}, and this is no pod"
+        reason = str(error).partition(" in ")[0] if chosen else missing
         raise KubeConfigError(where, reason) from None
     except Exception as error:  # noqa: BLE001 - a file can hold anything, and nobody checks it
         raise KubeConfigError(where, f"cannot be used: {type(error).__name__}") from None

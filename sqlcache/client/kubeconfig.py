@@ -55,8 +55,10 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     paths = [kubeconfig] if kubeconfig else _existing_files()
     documents = {path: document for path in paths if (document := _read(path)) is not None}
     where = os.pathsep.join(paths)
-    if not paths and not context:
-        return None
+    if not paths:
+        if not context:
+            return None
+        raise KubeConfigError(searched(), f"no such file, so no context {context!r}")
     contexts: dict[str, Mapping[str, Any]] = {}
     for path, document in documents.items():
         for name, found in _contexts(path, document).items():
@@ -69,7 +71,7 @@ def choose_context(kubeconfig: str | None = None, context: str | None = None) ->
     if not name:
         raise KubeConfigError(where, f"no context is the current one; name one of them: {known}")
     if name not in contexts:
-        raise KubeConfigError(where or DEFAULT_FILE, f"no context {name!r}: {known}")
+        raise KubeConfigError(where, f"no context {name!r}: {known}")
     namespace = contexts[name].get("namespace")
     return Context(
         name,
@@ -89,9 +91,13 @@ def pod_namespace() -> str:
         return DEFAULT_NAMESPACE
 
 
+def searched() -> str:
+    """Return where a kubeconfig is looked for unless one is named: paths as in KUBECONFIG."""
+    return os.environ.get(VARIABLE) or DEFAULT_FILE
+
+
 def _existing_files() -> list[str]:
-    listed = os.environ.get(VARIABLE) or DEFAULT_FILE
-    paths = [os.path.expanduser(path) for path in listed.split(os.pathsep) if path]
+    paths = [os.path.expanduser(path) for path in searched().split(os.pathsep) if path]
     return [path for path in dict.fromkeys(paths) if os.path.exists(path)]
 
 

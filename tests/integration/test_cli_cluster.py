@@ -141,9 +141,10 @@ class TestContexts:
         monkeypatch.delenv("KUBECONFIG", raising=False)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         if command()[0] in ("watch", "mirror"):
-            assert error(*command()) == "there is no kubeconfig"
+            message = error(*command())
+            assert message == "there is no kubeconfig at ~/.kube/config, and this is no pod"
         message = error(*command(), "--context", "test")
-        assert message == "~/.kube/config: no context 'test': it has none"
+        assert message == "~/.kube/config: no such file, so no context 'test'"
 
     def test_list_of_files(
         self,
