@@ -88,6 +88,8 @@ def _whole(run: Run) -> str:
         [
             f"### {names}: {parameters.pods:,} pods{quick}",
             "",
+            f"`{parameters.command}`",
+            "",
             f"{tables.LEGEND}. {tables.machine(run)}.",
             "",
             tables.markdown(tables.lines(run.results), parameters.backends),

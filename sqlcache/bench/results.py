@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import orjson
@@ -53,15 +55,24 @@ class Parameters:
     rounds: int = 4
     samples: int = 200
 
+    @property
+    def command(self) -> str:
+        """Return the command that asks for this, dump files by their names alone."""
+        words = ["sqlcache", "bench", *self.scenarios, *(Path(file).name for file in self.files)]
+        words += ["--pods", str(self.pods), "--backends", ",".join(self.backends)]
+        return shlex.join([*words, "--seed", str(self.seed), *(["--quick"] if self.quick else [])])
+
     def to_json(self) -> Row:
-        """Return a JSON value."""
-        return asdict(self)
+        """Return a JSON value, the command first."""
+        return {"command": self.command, **asdict(self)}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Self:
         """Return the parameters that `to_json` made a value of."""
         known: Row = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in row.items()
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in row.items()
+            if key != "command"
         }
         return cls(**known)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -16,6 +17,7 @@ from sqlcache.bench.curves import curves_chart
 from sqlcache.bench.results import Parameters, Result, Run
 from sqlcache.bench.scenarios import cardinality, churning, collecting, controllers, memory
 from sqlcache.bench.sentences import sentences
+from sqlcache.cli import bench as cli
 
 NARROW = "one label, 0.1 % of pods, uniform"
 ENVIRONMENT = {
@@ -64,6 +66,26 @@ def test_json_is_read_back_as_it_was() -> None:
     failed = Result("update", "sqlite", "", "all", 5, error="out of time", fields={"labels": 5})
     before = run(*THREE.results, failed)
     assert results.from_json(results.to_json(before)) == before
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_json_has_the_command_that_gives_the_same_parameters(
+    quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Parameters] = []
+    monkeypatch.setattr(cli, "_measure_and_show", lambda parameters, *_: asked.append(parameters))
+    arguments = ["update", "load", "--pods", "77", "--backends", "dict,sqlite", "--seed", "5"]
+    cli.bench.main([*arguments, *(["--quick"] if quick else [])], standalone_mode=False)
+    document = orjson.loads(results.to_json(Run(ENVIRONMENT, asked[0], [])))
+    command = shlex.split(document["parameters"]["command"])
+    assert command[:2] == ["sqlcache", "bench"]
+    cli.bench.main(command[2:], standalone_mode=False)
+    assert asked[0] == asked[1]
+
+
+def test_command_names_dumps_without_their_directories() -> None:
+    parameters = Parameters(9, ("dict",), ("dump",), files=("/home/me/my pods.json",))
+    assert parameters.command.startswith("sqlcache bench dump 'my pods.json' --pods 9 ")
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"[]", b"{}", b'{"results":[]}', b"null"])
