@@ -29,8 +29,7 @@ def exclusively(path: str) -> Iterator[None]:
     name = os.path.realpath(path) + _SUFFIX
     descriptor = _locked(path, name)
     try:
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        _sign(path, descriptor)
         yield
     finally:
         os.unlink(name)  # while it is locked: whoever comes next makes a new one
@@ -53,6 +52,15 @@ def _locked(path: str, name: str) -> int:
             who = f"process {pid}" if pid else "another process"
             raise DatabaseError(path, f"{who} is writing it; end that first") from error
         os.close(descriptor)  # the one who had it unlinked it in between
+
+
+def _sign(path: str, descriptor: int) -> None:
+    """Write who holds the lock."""
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError as error:  # a full disk
+        raise DatabaseError(path, error.strerror or str(error)) from error
 
 
 def _is(descriptor: int, name: str) -> bool:

@@ -538,6 +538,7 @@ def translated(name: str, error: sqlite3.Error) -> DatabaseError | StoreClosedEr
         sqlite3.SQLITE_FULL: "the disk is full",
         sqlite3.SQLITE_READONLY: "is read-only",
         sqlite3.SQLITE_BUSY: f"another process has held it for {_BUSY_TIMEOUT_S:.0f} s",
+        sqlite3.SQLITE_IOERR: f"{error}: the disk may be full, or fail",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened",
         sqlite3.SQLITE_PERM: "permission denied",
     }
