@@ -121,9 +121,13 @@ def pods(name, count):
     return [pod(f"{name}{each}", labels={"x": f"{name}-{each}"}) for each in range(count)]
 
 outcomes = set()
-for limit in range(3_000_000, 1_000_000, -100_000):  # SQLite lowers its limit, and never lifts it
-    with sqlcache.open_store("sqlite", objects=OBJECTS, compress=False) as store:
+for limit in range(4_000_000, 1_000_000, -100_000):  # SQLite lowers its limit, and never lifts it
+    try:
+        store = sqlcache.open_store("sqlite", objects=OBJECTS, compress=False)
         store.replace(pods("old", 100), "1")
+    except MemoryError:
+        break
+    with store:
         with store._memory.reading() as connection:
             connection.execute(f"PRAGMA hard_heap_limit={limit}")
         before = {"x": 100, "x=old-7": 1, "x=new-7": 0}

@@ -45,7 +45,7 @@ _BUSY_TIMEOUT_S = 10.0
 _BUSY_RETRY_S = 0.005
 _HEADER_BYTES = 100  # of a database file
 _APPLICATION_ID_AT = slice(68, 72)  # of these
-_DERIVED_PAGE_BYTES = 8_192
+_DERIVED_PAGE_BYTES = 32_768
 _NO_JOURNAL = "PRAGMA journal_mode=OFF"
 _STATEMENTS_CACHED = 256  # per connection; a selector shape is one statement
 _FILE_PRAGMAS = (
