@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-from sqlcache.errors import SchemaVersionError
+from sqlcache.errors import DatabaseError, SchemaVersionError
 from sqlcache.store._sql import engine
 from sqlcache.store._sql import upgrade as _upgrade
 
@@ -38,10 +38,14 @@ def upgrade(path: str, revision: str = "head") -> None:
 
 
 def downgrade(path: str, revision: str) -> None:
-    """Take a file's schema down to a revision; "base" removes all tables and their content."""
+    """Take a file's schema down to a revision; "base" removes all tables and their content.
+
+    Raises:
+        DatabaseError: a store has it open, which would go on with tables that are no more.
+    """
     _check_revision(path, revision, "base")
     engine.check_file(path)
-    with _connection(path) as connection:
+    with _connection(path) as connection, _alone(path, connection):
         before = _upgrade.current(connection) or "base"
         upwards = ["base", *(each.revision for each in reversed(history()))]
         if upwards.index(before) < upwards.index(revision):
@@ -77,6 +81,23 @@ def _connection(path: str) -> Iterator[sqlite3.Connection]:
             yield connection
     except sqlite3.Error as error:
         raise engine.translated(path, error) from error
+
+
+@contextmanager
+def _alone(path: str, connection: sqlite3.Connection) -> Iterator[None]:
+    """Keep others from having the file open, within this block and until the connection closes.
+
+    Source: sqlite.org/pragma.html#pragma_locking_mode.
+    """
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if engine.is_busy(error):
+            raise DatabaseError(path, "is open in a store, here or elsewhere: close it") from error
+        raise
+    yield
 
 
 def _check_revision(path: str, revision: str, end: str) -> None:

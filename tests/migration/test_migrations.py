@@ -271,16 +271,54 @@ def test_file_that_somebody_else_holds_is_an_error(
     migrations.upgrade(path, "0001")
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
-        attempts: tuple[Callable[[], None], ...] = (
-            lambda: migrations.upgrade(path),
-            lambda: migrations.downgrade(path, "base"),
-            lambda: sqlcache.open_store(f"sqlite:///{path}").close(),
-        )
-        for attempt in attempts:
-            with pytest.raises(DatabaseError, match="another process has held it") as raised:
+        attempts: dict[Callable[[], None], str] = {
+            lambda: migrations.upgrade(path): "another process has held it",
+            lambda: migrations.downgrade(path, "base"): "is open in a store",
+            lambda: sqlcache.open_store(f"sqlite:///{path}").close(): "another process has held it",
+        }
+        for attempt, reason in attempts.items():
+            with pytest.raises(DatabaseError, match=reason) as raised:
                 attempt()
             assert path in str(raised.value)
     assert migrations.current(path) == "0001"
+
+
+IDLE = """
+import sys, sqlcache
+with sqlcache.open_store("sqlite:///" + sys.argv[1]) as store:
+    if sys.argv[2:]:
+        store.list()
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["reads"]])
+@pytest.mark.parametrize("revision", ["base", "0001", "0004"])
+def test_a_file_that_a_store_has_open_is_not_taken_down(
+    path: str, revision: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in this process. The store's ids and versions would begin anew without its knowledge."""
+    monkeypatch.setattr(engine, "_BUSY_TIMEOUT_S", 0.05)
+    filled(path)
+    newest = migrations.current(path)
+    with sqlcache.open_store(f"sqlite:///{path}") as store:
+        for step in (store.list, lambda: store.add(pod("b"))):
+            step()
+            with pytest.raises(DatabaseError, match="is open in a store, here or elsewhere"):
+                migrations.downgrade(path, revision)
+            assert store.list()
+    command = [sys.executable, "-c", IDLE, path, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        with pytest.raises(DatabaseError, match="is open in a store, here or elsewhere"):
+            migrations.downgrade(path, revision)
+        other.communicate(b"\n")
+    assert other.returncode == 0
+    assert migrations.current(path) == newest
+    migrations.downgrade(path, revision)
+    assert migrations.current(path) == (None if revision == "base" else revision)
 
 
 KILLED_BEFORE_WAL_IS_ON = """

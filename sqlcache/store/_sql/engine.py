@@ -290,7 +290,7 @@ class FileDatabase(Database):
             self._writer.execute(f"PRAGMA busy_timeout={wait_s * 1000:.0f}")
             yield
         except sqlite3.OperationalError as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise TimeoutError from error
             raise
         finally:
@@ -420,7 +420,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() >= deadline:
+            if not is_busy(error) or time.monotonic() >= deadline:
                 raise
         time.sleep(_BUSY_RETRY_S)
 
@@ -545,7 +545,8 @@ def translated(name: str, error: sqlite3.Error) -> DatabaseError | StoreClosedEr
     return DatabaseError(name, reasons.get(primary, str(error)) if primary else str(error))
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def is_busy(error: sqlite3.Error) -> bool:
+    """Return whether others hold what a statement needed."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
