@@ -81,7 +81,8 @@ def open_store(
             for tests.
 
     Returns:
-        An Indexer. Close it, or use it as a context manager.
+        An Indexer. Close it, or use it as a context manager. It does not survive `fork`: open it
+        in the process that uses it (sqlite.org/howtocorrupt.html).
 
     Raises:
         BackendError: no such backend, an option that it does not have, or a name that no file can

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from sqlcache.errors import (
@@ -249,7 +249,8 @@ class FileDatabase(Database):
         with self._translated():
             self._writer = open_file(path)
             batch_trigger.prepare(self._writer)
-        self._write_lock = _write_lock_of(path)
+        self._file = _file_at(path)
+        self._write_lock = _write_lock_of(self._file)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -275,7 +276,21 @@ class FileDatabase(Database):
             self._turn(wait_s),
             transaction(self._writer, begin, followers),
         ):
+            self._check_place()
             yield self._writer
+
+    def _check_place(self) -> None:
+        """Check that the file that was opened is still there.
+
+        Else writes would go into one that nobody finds, and new readers into another one.
+        Source: sqlite.org/howtocorrupt.html, unlinking or renaming a database file while in use.
+        """
+        try:
+            if _file_at(self._path) == self._file:
+                return
+        except FileNotFoundError:
+            pass
+        raise DatabaseError(self._path, "was removed or replaced while a store had it open")
 
     @contextmanager
     def _turn(self, wait_s: float | None) -> Iterator[None]:
@@ -324,24 +339,31 @@ class FileDatabase(Database):
         with self._state:
             if self._readers:
                 return self._readers.pop()
+        self._check_place()
         connection = connect(self._path)
         for pragma in _FILE_PRAGMAS:
             connection.execute(pragma)
         return connection
 
 
-_LOCKS: WeakValueDictionary[tuple[int, int], threading.RLock] = WeakValueDictionary()
+_File: TypeAlias = tuple[int, int]  # what tells it from others by whatever name
+
+_LOCKS: WeakValueDictionary[_File, threading.RLock] = WeakValueDictionary()
 _LOCKS_LOCK = threading.Lock()
 
 
-def _write_lock_of(path: str) -> threading.RLock:
-    """Return the lock for the writers of a file in this process, by whatever name it is opened.
+def _file_at(path: str) -> _File:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _write_lock_of(file: _File) -> threading.RLock:
+    """Return the lock for the writers of a file in this process.
 
     A thread that has it may enter again: what it does to itself, SQLite refuses.
     """
-    status = os.stat(path)
     with _LOCKS_LOCK:
-        return _LOCKS.setdefault((status.st_dev, status.st_ino), threading.RLock())
+        return _LOCKS.setdefault(file, threading.RLock())
 
 
 @contextmanager
