@@ -74,6 +74,8 @@ def name_of(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return what a user calls a resource, if it can be a name; for click, as a callback."""
     if not value.partition(".")[0]:
         raise click.BadParameter("a resource has a name, such as pods or services")
+    if "," in value or "/" in value:  # kubectl takes lists, and objects as pod/web
+        raise click.BadParameter(f"{value!r} is not the name of one resource, such as pods")
     return value
 
 
