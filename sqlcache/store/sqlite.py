@@ -192,12 +192,7 @@ class SqliteStore(BaseStore):
     # Writes
 
     def _commit(self, changes: Sequence[Change], rv: str | None) -> None:
-        # A key that no store can hold is not there to be deleted.
-        rows = [
-            *self._writer.rows(
-                each for each in changes if each.obj is not None or not unsound(each.key)
-            )
-        ]
+        rows = [*self._shelf.rows(changes)]
         selectors = self._selectors_of(changes)
         resource = self._prepare_writes()
         followers: list[Callable[[], None]] = []
@@ -248,7 +243,7 @@ class SqliteStore(BaseStore):
                 selectors.update(self._selectors_of([change]))
                 yield change
 
-        rows: Iterable[Row] = self._writer.rows(changes if self._filed is None else noted())
+        rows: Iterable[Row] = self._shelf.rows(changes if self._filed is None else noted())
         if self._memory:
             # Readers wait for the statements only. Each row is let go when it is written.
             rows = _draining({row.key: row for row in rows})

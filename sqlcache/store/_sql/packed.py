@@ -18,14 +18,14 @@ from typing import TypeVar
 import orjson
 
 from sqlcache.errors import ObjectError
-from sqlcache.objects import Object, Objects, labels_of
-from sqlcache.store._base import Change
+from sqlcache.objects import Object, Objects, labels_of, resource_version
+from sqlcache.store._base import Change, unsound
 from sqlcache.store._sql import dictionaries, object_rows
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.dictionaries import Dictionaries, StoredBody
 from sqlcache.store._sql.members import DecodedMembers
-from sqlcache.store._sql.object_rows import Batch, Filing, Stored
-from sqlcache.store._sql.shelf import Kept, Matches, Shelf, Writing
+from sqlcache.store._sql.object_rows import Batch, Filing, Row, Stored
+from sqlcache.store._sql.shelf import Matches, Shelf, Writing
 from sqlcache.store._sql.terms import DIGEST_BYTES, Scope, digest
 
 _T = TypeVar("_T")
@@ -34,6 +34,7 @@ OBJECT_BYTES = 8 * 1024  # of JSON, that an object takes of what is kept decoded
 
 # What would come back as something else is refused instead.
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+_ENCODED_AT_ONCE = 100  # bounds what their JSON takes before it is compressed
 _BODIES_PER_STATEMENT = 500  # bounds the text that one statement builds, some MB
 
 _STORED = "json_array(o.key, o.id, s.namespace, hex(o.digest) || hex(o.terms))"
@@ -102,9 +103,17 @@ class PackedShelf(Shelf):
     def start(self, query: Query, resource_id: int) -> None:
         self._dictionaries.start(query, resource_id)
 
-    def keep(self, changes: Sequence[Change]) -> list[Kept]:
-        plains = [_json(change.key, change.obj) for change in changes]
-        return [(None, body) for body in self._dictionaries.bodies(plains)]
+    def rows(self, changes: Iterable[Change]) -> Iterator[Row]:
+        for some in batched(changes, _ENCODED_AT_ONCE):
+            plains = [_json(each.key, each.obj) for each in some if each.obj is not None]
+            bodies = iter(self._dictionaries.bodies(plains))
+            for key, obj, namespace, labels, values, text in some:
+                if obj is not None:
+                    body, identity = next(bodies), _identity(obj)
+                    terms = digest(text, values)
+                    yield Row(key, terms, namespace, labels, values, None, body, identity)
+                elif not unsound(key):  # which no store can hold, so it is not there
+                    yield Row(key)
 
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return digest(label_text, index_values)
@@ -249,6 +258,11 @@ class PackedShelf(Shelf):
             objs = self._dictionaries.decoded(query, bodies)
             for object_id, obj, body in zip(found_ids, objs, bodies, strict=True):
                 yield object_id, obj, body.plain_bytes
+
+
+def _identity(obj: Object) -> tuple[str, str]:
+    uid = obj["metadata"].get("uid")
+    return uid if isinstance(uid, str) else "", resource_version(obj)
 
 
 def _json(key: str, obj: Object | None) -> bytes:

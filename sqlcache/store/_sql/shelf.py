@@ -13,20 +13,18 @@ Elsewhere: which objects (selection), when they change (writer).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple
 
 from sqlcache.objects import Object, Objects, labels_of
 from sqlcache.store._base import Change
-from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement
 from sqlcache.store._sql.members import LiveMembers, Members
-from sqlcache.store._sql.object_rows import Batch, Filing, Stored
+from sqlcache.store._sql.object_rows import Batch, Filing, Row, Stored
 from sqlcache.store._sql.terms import FINGERPRINT_BYTES, Scope, fingerprint
 
-Kept = tuple[Object | None, Body | None]  # itself in the process, or bytes in its row
 Matches = Callable[[Mapping[str, str]], bool]  # tells whether labels match
 
 
@@ -65,11 +63,11 @@ class Shelf(ABC):
         """
 
     @abstractmethod
-    def keep(self, changes: Sequence[Change]) -> list[Kept]:
-        """Return what is kept of the object of each change; each has one.
+    def rows(self, changes: Iterable[Change]) -> Iterator[Row]:
+        """Work changes out as far as possible without the database.
 
         Raises:
-            ObjectError: one cannot be encoded.
+            ObjectError: an object cannot be encoded.
         """
 
     @abstractmethod
@@ -180,8 +178,12 @@ class LiveShelf(Shelf):
     def start(self, query: Query, resource_id: int) -> None:
         pass
 
-    def keep(self, changes: Sequence[Change]) -> list[Kept]:
-        return [(change.obj, None) for change in changes]
+    def rows(self, changes: Iterable[Change]) -> Iterator[Row]:
+        for key, obj, namespace, labels, values, text in changes:
+            if obj is None:
+                yield Row(key)
+            else:
+                yield Row(key, fingerprint(text, values), namespace, labels, values, obj)
 
     def digest(self, label_text: str, index_values: Mapping[str, tuple[str, ...]]) -> bytes:
         return fingerprint(label_text, index_values)
@@ -194,11 +196,8 @@ class LiveShelf(Shelf):
         return [Stored(key, *self._filings[key]) for key in keys]
 
     def stored(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
-        return {
-            object_id: self._shown.by_id[object_id]
-            for object_id in ids
-            if object_id in self._shown.by_id
-        }
+        found = self._shown.by_id.get
+        return {each: obj for each in ids if (obj := found(each)) is not None}
 
     def writing(
         self,

@@ -15,21 +15,19 @@ Elsewhere: the objects themselves (shelf), reading (selection).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
 from sqlcache.errors import CompressedError, DamagedDatabaseError
-from sqlcache.objects import Indexers, Object, labels_of, resource_version
+from sqlcache.objects import Indexers, Object, labels_of
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql import batch_trigger
-from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
 from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
-from sqlcache.store._sql.object_rows import NO_IDENTITY, Batch, Numbered, Row, Stored
-from sqlcache.store._sql.packed import batched
+from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
 from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.shelf import Shelf, Writing
 from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids, value_pairs
@@ -43,7 +41,6 @@ _TERMS_BY_ID = (
 _ADD_RESOURCE = (
     "INSERT INTO resource (name, resource_version) VALUES (?, '') ON CONFLICT DO NOTHING"
 )
-_KEPT_AT_ONCE = 100  # bounds what their JSON takes
 _RESOURCE_ID = "SELECT id FROM resource WHERE name = ?"
 
 
@@ -86,23 +83,6 @@ class Writer:
     def __init__(self, shelf: Shelf, indexers: Callable[[], Indexers]) -> None:
         self._shelf, self._indexers = shelf, indexers
 
-    def rows(self, changes: Iterable[Change]) -> Iterator[Row]:
-        """Work changes out as far as possible without the database.
-
-        Raises:
-            ObjectError: an object cannot be encoded.
-        """
-        for some in batched(changes, _KEPT_AT_ONCE):
-            kept = iter(self._shelf.keep([each for each in some if each.obj is not None]))
-            for change in some:
-                yield Row(change.key) if change.obj is None else self._row(change, *next(kept))
-
-    def _row(self, change: Change, obj: Object | None, body: Body | None) -> Row:
-        key, given, namespace, labels, values, text = change
-        identity = NO_IDENTITY if body is None or given is None else _identity(given)
-        digest = self._shelf.digest(text, values)
-        return Row(key, digest, namespace, labels, values, obj, body, identity)
-
     def plan(
         self,
         query: Query,
@@ -132,14 +112,14 @@ class Writer:
                 if row.digest is not None:
                     fresh.append((sequences.next("object"), row))
                 continue
-            object_id, _, stamp = filing
+            object_id, namespace, stamp = filing
             if row.digest is None:
-                leaving.append(Stored(row.key, *filing))
+                leaving.append(Stored(row.key, object_id, namespace, stamp))
             elif stamp.startswith(row.digest):
                 same.append((object_id, row))
             else:
                 moved.append((object_id, row))
-                changed.append(Stored(row.key, *filing))
+                changed.append(Stored(row.key, object_id, namespace, stamp))
 
         difference = Difference(keys)
         old = self._old(query, resource_id, [*leaving, *changed])
@@ -216,7 +196,7 @@ class Writer:
             text = label_text(old.namespace, labels)
             given = values(old.key, obj)
             changes.append(Change(old.key, obj, old.namespace, labels, given, text))
-        return [*self.rows(changes)]
+        return [*self._shelf.rows(changes)]
 
     def _old(self, query: Query, resource_id: int, stored: Sequence[Stored]) -> dict[int, Old]:
         if not stored:
@@ -271,10 +251,11 @@ class Writer:
             indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
             digest = self._shelf.digest(label_text(stored.namespace, labels), values)
-            stored_digest, packed = self._split(stored.stamp)
-            ids = unpack_ids(packed)
+            if not stored.stamp.startswith(digest):
+                return None
+            ids = unpack_ids(stored.stamp[len(digest) :])
             # A label with NUL in it may read as two: then they are not as many as were stored.
-            if digest != stored_digest or len(ids) != len(labels) + len(value_pairs(values)):
+            if len(ids) != len(labels) + (len(value_pairs(values)) if values else 0):
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
@@ -304,11 +285,6 @@ def resource_id(connection: sqlite3.Connection, resource: str) -> int:
     """
     connection.execute(_ADD_RESOURCE, (resource,))
     return int(connection.execute(_RESOURCE_ID, (resource,)).fetchone()[0])
-
-
-def _identity(obj: Object) -> tuple[str, str]:
-    uid = obj["metadata"].get("uid")
-    return uid if isinstance(uid, str) else "", resource_version(obj)
 
 
 def _terms_by_id(query: Query, resource_id: int, ids: Sequence[int]) -> dict[int, Term]:
