@@ -309,8 +309,10 @@ class FileDatabase(Database):
                 raise TimeoutError from error
             raise
         finally:
-            self._writer.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_S * 1000:.0f}")
-            self._write_lock.release()
+            try:
+                self._writer.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_S * 1000:.0f}")
+            finally:
+                self._write_lock.release()
 
     def close(self) -> None:
         with self._state:
