@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -418,6 +419,51 @@ def test_many_at_once_become_what_each_becomes(name: str) -> None:
     assert dictionary.decompress_all([], []) == []
     with pytest.raises(ValueError, match=r".+"):
         dictionary.decompress_all([*frames[:-1], b"{}"], sizes)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_dictionaries_with_one_id_are_equal(name: str) -> None:
+    """zstd gives one id to dictionaries with the same texts and other tables."""
+    library = LIBRARIES[name]()
+    same, found = 0, defaultdict(set)
+    for seed in range(60):
+        random = Random(seed)
+        samples = [orjson.dumps(pod(f"p{each}", **small(random))) for each in range(8)]
+        contents = [library.train(4_096, samples + samples[:repeated]) for repeated in range(4)]
+        same += len({each[4:8] for each in contents}) < len({*contents})
+        for each in map(compression.with_id_of_its_own, contents):
+            dictionary = Dictionary(library, each)
+            found[dictionary.id].add(each)
+            assert [dictionary.decompress(dictionary.compress(one).content) for one in samples]
+    assert same, "there would be nothing to test"
+    assert max(map(len, found.values())) == 1
+
+
+def small(random: Random) -> dict[str, Any]:
+    """Return labels and spec."""
+    labels = {"app": random.choice(["web", "db"]), "n": str(random.randrange(30))}
+    return {"labels": labels, "spec": {"x": random.random()}}
+
+
+class AlwaysTrained(SqliteStore):
+    """Trains on every eight objects, whether they differ or not."""
+
+    training = Training(first=8, most=8, worse=0)
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_objects_are_read_back_whatever_dictionaries_alike_they_were_trained_on(
+    path: Path, where: str
+) -> None:
+    random = Random(1)
+    pods = [pod(f"p{number}", **small(random)) for number in range(7)]
+    with AlwaysTrained(
+        str(path) if where == "file" else None, objects="packed", hot_objects=0
+    ) as store:
+        for _ in range(50):
+            for obj in random.sample([*pods, random.choice(pods)], 8):
+                store.add(obj)
+            assert store.list() == pods
 
 
 def test_what_does_not_become_smaller_stays_as_it_is() -> None:

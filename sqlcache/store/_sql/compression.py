@@ -4,8 +4,8 @@ Objects of one kind repeat each other: a dictionary trained on some hundred of t
 4 KB into a tenth of it, where zstd alone makes it into a third.
 
 Promises
-- A body tells which dictionary it needs, by the id that zstd gives to what it trains: content of
-  one id is the same everywhere, so that a dictionary once read stays good.
+- A body tells which dictionary it needs, by an id that is made of all bytes of the dictionary:
+  content of one id is the same everywhere, so that a dictionary once read stays good.
 - What a dictionary does not make smaller stays JSON.
 - Many at once take few calls of the library: each call gives the interpreter lock away, so that
   beside a thread that computes, a list of 20,000 objects would take 11 s instead of 1.
@@ -16,6 +16,7 @@ Source: facebook/zstd, zdict.h; RFC 8878, 5.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ LEVEL = 3
 DICTIONARY_BYTES = 64 * 1024  # one of 112 KB leaves 2 % less, one of 32 KB 4 % more
 _MANY = 32  # from here on, one call for all takes no longer than a call for each
 _ID = slice(4, 8)  # of the dictionary's header, after its magic number; little-endian
+_PRIVATE_IDS = range(2**15, 2**31)  # the others are registered, or reserved: RFC 8878, 5
 
 
 Bytes = bytes | memoryview
@@ -340,7 +342,18 @@ class Compressor:
             content = self._library.train(DICTIONARY_BYTES, self._samples)
         except self._library.error:
             return  # too little, or too much alike: it may go with the next samples
-        dictionary = Dictionary(self._library, content)
+        dictionary = Dictionary(self._library, with_id_of_its_own(content))
         stored = sum(len(dictionary.compress(each).content) for each in self._samples)
         dictionary.ratio = stored / sum(map(len, self._samples))
         self._dictionary = dictionary
+
+
+def with_id_of_its_own(content: bytes) -> bytes:
+    """Return a trained dictionary with an id made of all of its bytes.
+
+    zstd makes it of the texts in the dictionary alone. Two with the same texts have other tables if
+    they were trained on other objects, and what one compresses the other cannot read.
+    """
+    number = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest())
+    own = _PRIVATE_IDS[number % len(_PRIVATE_IDS)].to_bytes(4, "little")
+    return content[: _ID.start] + own + content[_ID.stop :]

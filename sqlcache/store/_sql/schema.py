@@ -12,9 +12,9 @@
 - Where the process keeps the objects itself, `object` is empty: what an object was indexed under
   lies beside it (shelf).
 - `object.body` is JSON, or a zstd frame of `plain_bytes` of JSON if `dictionary_id` is there.
-- `dictionary.id` is zstd's own; its `version` is that of the write that brought it, its `ratio` the
-  share that was left of the objects that it was trained on. A dictionary goes when no object needs
-  it and a newer one is there.
+- `dictionary.id` is the one in its header; its `version` is that of the write that brought it, its
+  `ratio` the share that was left of the objects that it was trained on. A dictionary goes when no
+  object needs it and a newer one is there.
 - `resource.source` says where the content comes from, while it is all that was there at
   `resource_version`: only then may a watch go on from there.
 - `resource.label_keys` tells which label keys have complete postings (label_keys); NULL: all.
