@@ -45,7 +45,8 @@ def downgrade(path: str, revision: str) -> None:
     """
     _check_revision(path, revision, "base")
     engine.check_file(path)
-    with _connection(path) as connection, _alone(path, connection):
+    with _connection(path) as connection:
+        _keep_others_out(path, connection)
         before = _upgrade.current(connection) or "base"
         upwards = ["base", *(each.revision for each in reversed(history()))]
         if upwards.index(before) < upwards.index(revision):
@@ -83,9 +84,8 @@ def _connection(path: str) -> Iterator[sqlite3.Connection]:
         raise engine.translated(path, error) from error
 
 
-@contextmanager
-def _alone(path: str, connection: sqlite3.Connection) -> Iterator[None]:
-    """Keep others from having the file open, within this block and until the connection closes.
+def _keep_others_out(path: str, connection: sqlite3.Connection) -> None:
+    """Keep others from having the file open until the connection closes.
 
     Source: sqlite.org/pragma.html#pragma_locking_mode.
     """
@@ -97,7 +97,6 @@ def _alone(path: str, connection: sqlite3.Connection) -> Iterator[None]:
         if engine.is_busy(error):
             raise DatabaseError(path, "is open in a store, here or elsewhere: close it") from error
         raise
-    yield
 
 
 def _check_revision(path: str, revision: str, end: str) -> None:

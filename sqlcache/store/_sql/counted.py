@@ -2,7 +2,8 @@
 
 `scope`, `label_key` and `label` each give an id to a name and count its members in `n`. They are
 changed the same way: look the names of a batch up, in all three tables with one statement, work out
-the new counts, and write them (batch_trigger). A row whose count becomes 0 goes.
+the new counts, and write them (batch_trigger). A row whose count becomes 0 goes, when nothing is
+found through it (label_keys).
 
 The names of a batch go to SQL as a tree: a JSON object by the first part of a name, of objects by
 the next, and so on. json_each reads it in one pass, where json_extract would parse each name again

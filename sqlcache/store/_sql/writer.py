@@ -255,7 +255,7 @@ class Writer:
                 return None
             ids = unpack_ids(stored.stamp[len(digest) :])
             # A label with NUL in it may read as two: then they are not as many as were stored.
-            if len(ids) != len(labels) + (len(value_pairs(values)) if values else 0):
+            if len(ids) != len(labels) + len(value_pairs(values)):
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
