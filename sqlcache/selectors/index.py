@@ -19,7 +19,7 @@ Elsewhere: testing one selector (_matching), objects that select others (owners)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlcache.selectors._matching import Predicate
@@ -76,7 +76,7 @@ class SelectorIndex(Generic[K]):
         filed = self._filed.get(key)
         if filed is not None:
             members = self._place(filed.scope)
-            members.remove(key, filed.term)
+            members.remove(key, filed.selector, filed.term)
             if not members.filed:
                 del self._scopes[filed.scope]
             del self._filed[key]
@@ -92,6 +92,18 @@ class SelectorIndex(Generic[K]):
         for members in self._places(scope):
             members.match(labels or {}, found)
         return found
+
+    def concerns(self, before: Mapping[str, str], after: Mapping[str, str], scope: str) -> bool:
+        """Return whether labels differ in a key that some selector looks at.
+
+        If not, the same selectors match them.
+
+        Args:
+            before, after: labels of one object.
+            scope: where to look.
+        """
+        members = self._scopes.get(scope)
+        return members is not None and members.concerns(before, after)
 
     def _place(self, scope: str) -> _Scope[K]:
         members = self._scopes.get(scope)
@@ -121,10 +133,11 @@ class _Scope(Generic[K]):
         filed: their keys.
     """
 
-    __slots__ = ("_by_key", "_by_label", "_rest", "filed")
+    __slots__ = ("_by_key", "_by_label", "_rest", "_used", "filed")
 
     def __init__(self) -> None:
         self.filed: set[K] = set()
+        self._used: dict[str, dict[K, None]] = {}  # by label key: who looks at it
         self._by_label: dict[tuple[str, str], _Members[K]] = {}  # as labels.items() has them
         self._by_key: dict[str, _Members[K]] = {}
         self._rest: _Members[K] = {}
@@ -142,6 +155,8 @@ class _Scope(Generic[K]):
     def add(self, key: K, selector: Selector, term: Requirement | None) -> None:
         """File a selector under a term."""
         self.filed.add(key)
+        for each in selector.requirements:
+            self._used.setdefault(each.key, {})[key] = None
         if selector == NOTHING:
             return
         if term is None:
@@ -152,9 +167,11 @@ class _Scope(Generic[K]):
             for label in _labels(term):
                 self._by_label.setdefault(label, {})[key] = selector.matches
 
-    def remove(self, key: K, term: Requirement | None) -> None:
+    def remove(self, key: K, selector: Selector, term: Requirement | None) -> None:
         """Take out a selector that is filed under a term."""
         self.filed.discard(key)
+        for each in selector.requirements:
+            _take(self._used, each.key, key)
         if term is None:
             self._rest.pop(key, None)
         elif term.operator in _BY_KEY:
@@ -175,6 +192,16 @@ class _Scope(Generic[K]):
         if self._rest:
             found += [key for key, matches in self._rest.items() if matches(labels)]
 
+    def concerns(self, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """Return whether labels differ in a key that a selector looks at."""
+        keys: Iterable[str] = self._used
+        if len(self._used) > len(before) + len(after):
+            keys = self._used.keys() & {*before, *after}
+        for key in keys:  # noqa: SIM110 - any() would take twice the time
+            if before.get(key) != after.get(key):
+                return True
+        return False
+
     def _crowd(self, term: Requirement) -> tuple[int, int]:
         """Return how many are filed under a term's values, and how many values it has."""
         others = sum(len(self._by_label.get(label, ())) for label in _labels(term))
@@ -182,13 +209,14 @@ class _Scope(Generic[K]):
 
 
 L = TypeVar("L")
+V = TypeVar("V")
 
 
 def _labels(term: Requirement) -> Iterator[tuple[str, str]]:
     return ((term.key, value) for value in term.values)
 
 
-def _take(filed: dict[L, _Members[K]], place: L, key: K) -> None:
+def _take(filed: dict[L, dict[K, V]], place: L, key: K) -> None:
     members = filed.get(place)
     if members is not None:
         members.pop(key, None)

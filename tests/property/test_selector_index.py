@@ -61,6 +61,17 @@ class IndexMachine(RuleBasedStateMachine):
         found = self.index.matching(labels, scope)
         assert sorted(found) == by_plain_rule(self.selectors, labels, scope)
 
+    @rule(before=labels(), after=labels(), scope=SCOPES)
+    def compare(self, before: dict[str, str], after: dict[str, str], scope: str) -> None:
+        used = {
+            each.key
+            for where, selector in self.selectors.values()
+            if where == scope
+            for each in selector.requirements
+        }
+        differing = {key for key in used if before.get(key) != after.get(key)}
+        assert self.index.concerns(before, after, scope) == bool(differing)
+
     @invariant()
     def keys_are_those_that_were_added(self) -> None:
         assert len(self.index) == len(self.selectors)
@@ -70,8 +81,8 @@ class IndexMachine(RuleBasedStateMachine):
     def nothing_empty_is_kept(self) -> None:
         for scope in self.index._scopes.values():
             assert scope.filed
-            for members in (*scope._by_label.values(), *scope._by_key.values()):
-                assert members
+            for filed in (scope._by_label, scope._by_key, scope._used):
+                assert all(filed.values())
 
 
 TestIndexMachine = IndexMachine.TestCase

@@ -35,7 +35,7 @@ from sqlcache.objects import ALL_NAMESPACES, Objects
 from sqlcache.selectors import Selector, SelectorIndex
 from sqlcache.store._sql.difference import Old
 from sqlcache.store._sql.members import Members
-from sqlcache.store._sql.object_rows import Batch, Numbered
+from sqlcache.store._sql.object_rows import Batch, Numbered, Row
 from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
@@ -247,10 +247,10 @@ class HotViews:
                     leaving.append(stored.id)
             for numbered in batch.moved:
                 object_id, row = numbered
+                if not self._concerned(old[object_id], row):
+                    continue
                 before = self._of_old(old[object_id])
                 after = self._matching(row.namespace, row.labels)
-                if before == after:
-                    continue
                 for view in before:
                     if view not in after:
                         edit(view).remove(object_id)
@@ -266,6 +266,15 @@ class HotViews:
                     entering.append(numbered)
             self._members.follow(batch, entering, leaving)
         return edits
+
+    def _concerned(self, old: Old, row: Row) -> bool:
+        """Return whether an object that moved may come into a view or leave one."""
+        concerns, namespace = self._index.concerns, row.namespace
+        return (
+            old.namespace != namespace
+            or concerns(old.labels, row.labels, namespace)
+            or concerns(old.labels, row.labels, ALL_NAMESPACES)
+        )
 
     def _of_old(self, old: Old) -> list[_View]:
         return self._matching(old.namespace, old.labels)
