@@ -39,6 +39,7 @@ from sqlcache.store._base import (
 from sqlcache.store._sql import selection, statistics
 from sqlcache.store._sql.compression import Compressor, Training, library
 from sqlcache.store._sql.counted import Query, Statement, reader, to_json
+from sqlcache.store._sql.counted_rows import CountedRows
 from sqlcache.store._sql.dictionaries import Dictionaries
 from sqlcache.store._sql.engine import Database, FileDatabase, MemoryDatabase
 from sqlcache.store._sql.label_index import LabelIndex
@@ -151,6 +152,7 @@ class SqliteStore(BaseStore):
             self._filed = FiledSelectors(self._shelf, self._selector_func, shared=path is not None)
         self._db: Database = self._memory or FileDatabase(path or "")
         self._writer = Writer(self._shelf, lambda: self._indexers)
+        self._known_rows = CountedRows()  # in memory, where nobody else writes
         self._resource_id: int | None = self._db.one(_RESOURCE, (resource,))
         self._labels = LabelIndex(
             self._db, self._shelf, self._writer, self._write_lock, labels, shared=path is not None
@@ -201,10 +203,11 @@ class SqliteStore(BaseStore):
         if self._memory and len(batches) == 1:
             # Nobody else writes to this database, so readers need not wait for the planning.
             keys = self._labels.keys
-            plan = self._writer.plan(self._db.one, resource, keys, batches[0])
+            rows_known = self._known_rows.at(self._memory.changes)
+            plan = self._writer.plan(self._db.one, resource, keys, batches[0], known=rows_known)
             statements = plan.statements
             if _at_once(statements) and not (plan.distinct or keys.dropping):
-                self._memory.run(statements, self._followers(plan, rv, selectors))
+                self._memory.run(statements, self._followers(self._memory, plan, rv, selectors))
                 return
             plans = [plan]
         with (
@@ -227,9 +230,10 @@ class SqliteStore(BaseStore):
                 followers += self._following(version, writes if known else None, selectors)
 
     def _followers(
-        self, plan: Plan, rv: str | None, selectors: Selectors
+        self, memory: MemoryDatabase, plan: Plan, rv: str | None, selectors: Selectors
     ) -> Iterator[Callable[[], None]]:
         """Yield what follows a batch in memory."""
+        yield lambda: self._known_rows.keep(plan.rows, memory.changes)
         yield self._shelf.follow(plan.batch)
         yield partial(self._note_version, rv)
         writes = [Write(plan.batch, plan.old)] if plan.known else None

@@ -1,9 +1,9 @@
 """Counted tables: rows that are made when first needed and go when nothing needs them.
 
 `scope`, `label_key` and `label` each give an id to a name and count its members in `n`. They are
-changed the same way: look the names of a batch up, in all three tables with one statement, work out
-the new counts, and write them (batch_trigger). A row whose count becomes 0 goes, when nothing is
-found through it (label_keys).
+changed the same way: look the names of a batch up (counted_rows), work out the new counts, and
+write them (batch_trigger). A row whose count becomes 0 goes, when nothing is found through it
+(label_keys).
 
 The names of a batch go to SQL as a tree: a JSON object by the first part of a name, of objects by
 the next, and so on. json_each reads it in one pass, where json_extract would parse each name again
@@ -13,7 +13,7 @@ for each part.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,21 +76,20 @@ class Sequences:
         return {"sequences": to_json([(name, self._last[name]) for name in self._changed])}
 
 
-Found = Mapping[int, tuple[int, int]]
-"""Id and n of the names that have a row, by position."""
+Row = tuple[int, int]  # id and n of a name
 
 
 class Counts(NamedTuple):
     """What a change of counts amounts to.
 
     Attributes:
-        ids: of each name.
+        rows: of each name, afterwards.
         written: what is to be written: ids of new names, and counts, by the table's `written`.
         came: positions of the names that had no row before.
         went: positions of those that have none afterwards.
     """
 
-    ids: list[int]
+    rows: list[Row]
     written: dict[str, str]
     came: list[int]
     went: list[int]
@@ -104,39 +103,43 @@ class CountedTable:
     columns: tuple[str, ...]
 
     def change(
-        self, found: Found, sequences: Sequences, names: Sequence[Name], changes: Iterable[int]
+        self,
+        rows: Iterable[Row | None],
+        sequences: Sequences,
+        names: Sequence[Name],
+        changes: Iterable[int],
     ) -> Counts:
         """Work out new counts.
 
         Args:
-            found: which of the names have a row.
-            sequences: gives ids to names that have no row yet.
+            rows: of the names; None where one has none yet.
+            sequences: gives ids to those.
             names: distinct.
             changes: what is added to each count; 0 only asks for the id of a name that has a row.
         """
-        ids: list[int] = []
+        after: list[Row] = []
         came: list[int] = []
         went: list[int] = []
         added: list[tuple[Name, int]] = []
         counted: list[tuple[Name, int]] = []
-        for position, (name, change) in enumerate(zip(names, changes, strict=True)):
-            row_id, n = found.get(position, (0, 0))
-            if not row_id:
-                row_id = sequences.next(self.table)
+        for position, (row, name, change) in enumerate(zip(rows, names, changes, strict=True)):
+            if row is None:
+                row_id, n = sequences.next(self.table), change
                 came.append(position)
                 added.append((name, row_id))
-            ids.append(row_id)
-            if n + change <= 0:
+            else:
+                row_id, n = row[0], row[1] + change
+            after.append((row_id, n))
+            if n <= 0:
                 went.append(position)
-            if change or n + change <= 0:
-                counted.append((name, n + change))
-        # In key order, so that a large batch fills pages from left to right.
+            if change or n <= 0:
+                counted.append((name, n))
         written = {
-            column: _tree(sorted(rows))
-            for column, rows in zip(self.written, (added, counted), strict=True)
-            if rows
+            column: tree(each)
+            for column, each in zip(self.written, (added, counted), strict=True)
+            if each
         }
-        return Counts(ids, written, came, went)
+        return Counts(after, written, came, went)
 
     @property
     def written(self) -> tuple[str, str]:
@@ -147,7 +150,7 @@ class CountedTable:
     def writes(self) -> tuple[str, str]:
         """What writes them, as columns of NEW."""
         names = ", ".join(self.columns)
-        ids, counts = (_tree_rows(f"NEW.{each}", len(self.columns)) for each in self.written)
+        ids, counts = (tree_rows(f"NEW.{each}", len(self.columns)) for each in self.written)
         into = f"INSERT INTO {self.table} ({names}, id, n) SELECT {self._name}"
         # An UPDATE would have to join, which takes longer than the conflict with the row there.
         counted = f"ON CONFLICT ({names}) DO UPDATE SET n = excluded.n"
@@ -171,62 +174,26 @@ class CountedTable:
         return f"j{len(self.columns) - 1}.value"
 
 
-def _tree_rows(source: str, depth: int) -> str:
+def tree_rows(source: str, depth: int) -> str:
     """Return a FROM clause that reads a tree; j0, j1, … are its levels."""
     deeper = (f"json_each(j{level - 1}.value) j{level}" for level in range(1, depth))
     return " CROSS JOIN ".join((f"json_each({source}) j0", *deeper))
 
 
-def _tree(rows: Iterable[tuple[Name, int]]) -> str:
-    """Return names and a number for each as nested JSON objects, one level a part of a name."""
+def tree(rows: Iterable[tuple[Name, int]]) -> str:
+    """Return names and a number for each as nested JSON objects, one level a part of a name.
+
+    The last parts are in key order, so that a large batch fills pages from left to right.
+    """
     root: dict[Any, Any] = {}
     for name, number in rows:
         node = root
         for part in name[:-1]:
             node = node.setdefault(part, {})
         node[name[-1]] = number
-    return orjson.dumps(root, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(root, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS).decode()
 
 
 SCOPES = CountedTable("scope", ("resource_id", "kind", "namespace"))
 LABEL_KEYS = CountedTable("label_key", ("name",))
 LABELS = CountedTable("label", ("scope_id", "key_id", "value"))
-
-_FIND = "json_array(json_group_array({leaf}), json_group_array(t.id), json_group_array(t.n))"
-# The last of the three joins by names, not by ids: so one statement does, and each statement gives
-# the interpreter lock away.
-_FIND_ALL = (
-    "SELECT json_array("
-    f"(SELECT {_FIND.format(leaf='j2.value')} FROM {_tree_rows('?', 3)} CROSS JOIN scope t"
-    " WHERE t.resource_id = j0.key AND t.kind = j1.key AND t.namespace = j2.key),"
-    f" (SELECT {_FIND.format(leaf='j0.value')} FROM {_tree_rows('?', 1)} CROSS JOIN label_key t"
-    " WHERE t.name = j0.key),"
-    f" (SELECT {_FIND.format(leaf='j4.value')} FROM json_each(?) j0"
-    " CROSS JOIN json_each(j0.value) j1 CROSS JOIN json_each(j1.value) j2 CROSS JOIN scope s"
-    " CROSS JOIN json_each(j2.value) j3 CROSS JOIN label_key k"
-    " CROSS JOIN json_each(j3.value) j4 CROSS JOIN label t"
-    " WHERE s.resource_id = j0.key AND s.kind = j1.key AND s.namespace = j2.key"
-    " AND k.name = j3.key AND t.scope_id = s.id AND t.key_id = k.id AND t.value = j4.key))"
-)
-
-
-def find(
-    query: Query, scopes: Sequence[Name], keys: Sequence[Name], labels: Sequence[Name]
-) -> tuple[Found, Found, Found]:
-    """Look names up.
-
-    Args:
-        query: reads the database.
-        scopes: (resource id, kind, namespace) of each.
-        keys: (name,) of each.
-        labels: (resource id, kind, namespace, key, value) of each.
-    """
-    trees = [
-        _tree((name, position) for position, name in enumerate(names))
-        for names in (scopes, keys, labels)
-    ]
-    scopes_found, keys_found, labels_found = (
-        dict(zip(positions, zip(ids, counts, strict=True), strict=True))
-        for positions, ids, counts in orjson.loads(query(_FIND_ALL, tuple(trees)))
-    )
-    return scopes_found, keys_found, labels_found

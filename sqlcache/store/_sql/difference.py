@@ -13,14 +13,8 @@ from itertools import chain, repeat, zip_longest
 from typing import NamedTuple
 
 from sqlcache.store._base import IndexValues
-from sqlcache.store._sql.counted import (
-    LABEL_KEYS,
-    LABELS,
-    SCOPES,
-    Query,
-    Sequences,
-    find,
-)
+from sqlcache.store._sql.counted import LABEL_KEYS, LABELS, SCOPES, Query, Sequences
+from sqlcache.store._sql.counted_rows import NO_ROWS, CountedRows, RowsByName
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.postings import Postings
@@ -62,16 +56,20 @@ class Counted(NamedTuple):
     """Where the terms of a batch are counted.
 
     Attributes:
-        scope_ids: of the scopes that objects come into, leave, or have changed terms in.
-        label_ids: of the terms that come or go, in the order in which they were met.
+        rows: of the scopes that objects come into, leave, or have changed terms in, of the keys
+            of such terms, and of the terms that come or go; all as they are afterwards.
         written: what `batch_trigger` takes.
         distinct: how many labels came or, below 0, went, by key; empty without a limit on them.
     """
 
-    scope_ids: dict[Scope, int]
-    label_ids: list[int]
+    rows: RowsByName
     written: dict[str, str]
     distinct: Mapping[str, int]
+
+    @property
+    def scope_ids(self) -> dict[Scope, int]:
+        """Return the ids of the scopes."""
+        return {scope: row[0] for scope, row in self.rows.scopes.items()}
 
 
 class Difference:
@@ -96,7 +94,7 @@ class Difference:
         self._scopes: Counter[Scope] = Counter()  # what is added to their numbers of objects
         self._places: dict[Term, int] = {}  # of terms that come or go: 0, 1, …
         self._gained: defaultdict[int, list[int]] = defaultdict(list)  # object ids by place
-        self._lost: Counter[int] = Counter()  # numbers of postings by place
+        self._lost: defaultdict[int, int] = defaultdict(int)  # numbers of postings by place
         # Each object's terms in order: a label id (1, 2, …; 0: not indexed), or ~place where that
         # is not known.
         self._terms: list[tuple[int, list[int]]] = []
@@ -213,33 +211,40 @@ class Difference:
         self._lost[self._places.setdefault(term, len(self._places))] += 1
         self.removed[label_id].append(object_id)
 
-    def counted(self, query: Query, sequences: Sequences, resource_id: int) -> Counted:
-        """Return the ids of scopes and of terms that come or go, and their new counts."""
+    def counted(
+        self, query: Query, sequences: Sequences, resource_id: int, known: CountedRows
+    ) -> Counted:
+        """Return the rows of scopes, of keys and of terms that come or go, with their new counts.
+
+        Args:
+            query: reads the database.
+            sequences: gives ids to new rows.
+            resource_id: of the resource's row.
+            known: rows as they are now; those that it lacks are looked up.
+        """
         if not (self._scopes or self._places or self._apart):  # most often
-            return Counted({}, [], {}, {})
+            return Counted(NO_ROWS, {}, {})
         changes = [
             len(self._gained.get(place, ())) - self._lost.get(place, 0)
             for place in range(len(self._places))
         ]
-        scopes, keys = dict(self._scopes), Counter(self._apart)
+        scopes, keys = dict(self._scopes), defaultdict(int, self._apart)
         for (scope, key, _), change in zip(self._places, changes, strict=True):
             keys[key] += change
             scopes.setdefault(scope, 0)
-        scope_names = {scope: (resource_id, *scope_name(scope)) for scope in scopes}
-        scopes_found, keys_found, labels_found = find(
-            query,
-            list(scope_names.values()),
-            [(key,) for key in keys],
-            [(*scope_names[scope], key, value) for scope, key, value in self._places],
-        )
+        known.find(query, resource_id, scopes, keys, self._places)
+        scope_names = [(resource_id, *scope_name(scope)) for scope in scopes]
+        key_names = [(key,) for key in keys]
         by_scope = SCOPES.change(
-            scopes_found, sequences, list(scope_names.values()), scopes.values()
+            map(known.scopes.get, scopes), sequences, scope_names, scopes.values()
         )
-        by_key = LABEL_KEYS.change(keys_found, sequences, [(key,) for key in keys], keys.values())
-        scope_ids = dict(zip(scopes, by_scope.ids, strict=True))
-        key_ids = dict(zip(keys, by_key.ids, strict=True))
-        names = [(scope_ids[scope], key_ids[key], value) for scope, key, value in self._places]
-        by_label = LABELS.change(labels_found, sequences, names, changes)
+        by_key = LABEL_KEYS.change(map(known.keys.get, keys), sequences, key_names, keys.values())
+        scope_rows = dict(zip(scopes, by_scope.rows, strict=True))
+        key_rows = dict(zip(keys, by_key.rows, strict=True))
+        names = [
+            (scope_rows[scope][0], key_rows[key][0], each) for scope, key, each in self._places
+        ]
+        by_label = LABELS.change(map(known.labels.get, self._places), sequences, names, changes)
         written = {**by_scope.written, **by_key.written, **by_label.written}
         distinct = Counter[str]()
         if self._keys.policy.distinct_limit is not None:
@@ -249,10 +254,12 @@ class Difference:
             ):
                 if places[position][0] != INDEX_SCOPE:
                     distinct[places[position][1]] += change
-        return Counted(scope_ids, by_label.ids, written, distinct)
+        label_rows = dict(zip(self._places, by_label.rows, strict=True))
+        return Counted(RowsByName(scope_rows, key_rows, label_rows), written, distinct)
 
-    def resolved(self, label_ids: list[int]) -> tuple[dict[int, bytes], Postings]:
+    def resolved(self, counted: Counted) -> tuple[dict[int, bytes], Postings]:
         """Return the packed term ids by object id, and the postings that come."""
+        label_ids = [row[0] for row in counted.rows.labels.values()]
         packed = {
             object_id: pack_ids([each if each >= 0 else label_ids[~each] for each in ids])
             for object_id, ids in self._terms

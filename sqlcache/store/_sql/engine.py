@@ -135,6 +135,13 @@ class MemoryDatabase(Database):
         if derived:
             self._connection.execute(_NO_JOURNAL)
 
+    @property
+    def changes(self) -> int:
+        """How many rows were changed so far: nobody else has this database."""
+        if self._connection is None:
+            raise self.unusable
+        return self._connection.total_changes
+
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._block
 

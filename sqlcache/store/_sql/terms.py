@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from itertools import repeat
@@ -109,8 +109,10 @@ def _words(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I")
 
 
-def labels_and_values(found: Iterable[Term]) -> tuple[dict[str, str], IndexValues]:
+def labels_and_values(found: Sequence[Term]) -> tuple[dict[str, str], IndexValues]:
     """Return what `terms` made these terms from, but for indexes without a value."""
+    if not found or found[-1][0] != INDEX_SCOPE:  # all are labels: index values come last
+        return {key: value for _, key, value in found}, {}
     labels: dict[str, str] = {}
     values: dict[str, tuple[str, ...]] = {}
     for scope, key, value in found:

@@ -1,9 +1,10 @@
 """Writing: what a batch of changes means for the tables, as a handful of statements.
 
 Flow: look the batch's keys up; objects whose digest is unchanged only get their new body; for the
-others the old and new terms are compared (difference), and counts and postings are changed by the
-difference (batch_trigger). Every statement takes its rows from one JSON array: a batch of a hundred
-releases the GIL a few times instead of some hundred times.
+others the old terms, which their ids tell (counted_rows), are compared with the new (difference),
+and counts and postings are changed by the difference (batch_trigger). Every statement takes its
+rows from one JSON array: a batch of a hundred releases the GIL once or twice, not some hundred
+times.
 
 Promises
 - Planning reads and never writes; the statements are run by the caller in one transaction.
@@ -25,12 +26,13 @@ from sqlcache.objects import Indexers, Object, labels_of
 from sqlcache.store._base import Change, IndexValues, index_values, label_text
 from sqlcache.store._sql import batch_trigger
 from sqlcache.store._sql.counted import Query, Sequences, Statement, to_json
+from sqlcache.store._sql.counted_rows import CountedRows, RowsByName
 from sqlcache.store._sql.difference import Difference, Old
 from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
 from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.shelf import Shelf, Writing
-from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids, value_pairs
+from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids
 
 _TERMS_BY_ID = (
     "SELECT json_group_array(json_array(l.id, s.kind, s.namespace, k.name, l.value))"
@@ -50,6 +52,7 @@ class Plan(NamedTuple):
     Attributes:
         objects: statements that write the objects.
         counts: what is written of counts and sequences, by column (batch_trigger).
+        rows: that are counted, as they are afterwards.
         added, removed: object ids by label id.
         batch: the objects.
         old: what those that leave or move had, by id.
@@ -58,6 +61,7 @@ class Plan(NamedTuple):
 
     objects: Writing
     counts: Mapping[str, str]
+    rows: RowsByName
     added: Postings
     removed: Postings
     batch: Batch
@@ -90,6 +94,7 @@ class Writer:
         keys: LabelKeys,
         rows: Sequence[Row],
         gone_ids: Sequence[int] = (),
+        known: CountedRows | None = None,
     ) -> Plan:
         """Work out a batch.
 
@@ -99,8 +104,9 @@ class Writer:
             keys: which label keys are indexed.
             rows: at most one a key.
             gone_ids: ids of further objects that go.
+            known: rows that need no looking up; more are noted in it.
         """
-        sequences = Sequences(query)
+        sequences, known = Sequences(query), known or CountedRows()
         same: list[Numbered] = []
         moved: list[Numbered] = []
         fresh: list[Numbered] = []
@@ -122,20 +128,15 @@ class Writer:
                 changed.append(Stored(row.key, object_id, namespace, stamp))
 
         difference = Difference(keys)
-        old = self._old(query, resource_id, [*leaving, *changed])
+        old = self._old(query, resource_id, [*leaving, *changed], known)
         for stored in leaving:
             difference.leave(stored.id, old[stored.id])
         for object_id, row in moved:
             difference.move(object_id, old[object_id], row)
         for object_id, row in fresh:
             difference.enter(object_id, row)
-        counted = difference.counted(query, sequences, resource_id)
-        packed, added = difference.resolved(counted.label_ids)
-
-        batch = Batch(fresh, moved, same, leaving, difference.rescoped, packed)
-        objects = self._shelf.writing(query, batch, counted.scope_ids, sequences, resource_id)
-        counts = {**counted.written, **sequences.written()}
-        return Plan(objects, counts, added, difference.removed, batch, old, counted.distinct)
+        batch = Batch(fresh, moved, same, leaving, difference.rescoped, {})
+        return self._summed_up(query, resource_id, sequences, difference, known, batch, old)
 
     def filling(
         self,
@@ -159,19 +160,35 @@ class Writer:
         """
         sequences = Sequences(query)
         stored = self._shelf.find_ids(query, ids)
-        olds = self._old(query, resource_id, stored)
+        known = CountedRows()
+        olds = self._old(query, resource_id, stored, known)
         difference = Difference(keys)
         refiled = [
             (each.id, Row(each.key, self._split(each.stamp)[0], each.namespace))
             for each in stored
             if olds[each.id].whole and difference.fill(each.id, olds[each.id], wanted)
         ]
-        counted = difference.counted(query, sequences, resource_id)
-        packed, added = difference.resolved(counted.label_ids)
-        batch = Batch([], [], [], [], [], packed, refiled)
+        batch = Batch([], [], [], [], [], {}, refiled)
+        return self._summed_up(query, resource_id, sequences, difference, known, batch, {})
+
+    def _summed_up(
+        self,
+        query: Query,
+        resource_id: int,
+        sequences: Sequences,
+        difference: Difference,
+        known: CountedRows,
+        batch: Batch,
+        old: dict[int, Old],
+    ) -> Plan:
+        """Return the plan of a batch whose difference is complete; its terms are put in."""
+        counted = difference.counted(query, sequences, resource_id, known)
+        packed, added = difference.resolved(counted)
+        batch = batch._replace(terms=packed)
         objects = self._shelf.writing(query, batch, counted.scope_ids, sequences, resource_id)
         counts = {**counted.written, **sequences.written()}
-        return Plan(objects, counts, added, difference.removed, batch, {}, counted.distinct)
+        removed, distinct = difference.removed, counted.distinct
+        return Plan(objects, counts, counted.rows, added, removed, batch, old, distinct)
 
     def reindexed(
         self,
@@ -190,7 +207,7 @@ class Writer:
         """
         changes = []
         stored = self._shelf.find_ids(query, list(objects))
-        for object_id, old in self._old(query, resource_id, stored).items():
+        for object_id, old in self._old(query, resource_id, stored, CountedRows()).items():
             obj = objects[object_id]
             labels = old.labels if old.whole else labels_of(obj)
             text = label_text(old.namespace, labels)
@@ -198,14 +215,36 @@ class Writer:
             changes.append(Change(old.key, obj, old.namespace, labels, given, text))
         return [*self._shelf.rows(changes)]
 
-    def _old(self, query: Query, resource_id: int, stored: Sequence[Stored]) -> dict[int, Old]:
-        if not stored:
-            return {}
-        objects = self._readable(query, [each.id for each in stored])
-        old = {}
+    def _old(
+        self, query: Query, resource_id: int, stored: Iterable[Stored], known: CountedRows
+    ) -> dict[int, Old]:
+        """Return what is stored of objects, by id: what their label ids stand for.
+
+        Args:
+            query: reads the database.
+            resource_id: of the resource's row.
+            stored: the objects.
+            known: tells of label ids; what it lacks is noted in it.
+        """
+        old: dict[int, Old] = {}
+        others: list[Stored] = []
+        split, term = self._shelf.digest_bytes, known.terms.__getitem__
         for each in stored:
+            ids = unpack_ids(each.stamp[split:])
+            try:
+                labels, values = labels_and_values([*map(term, ids)])
+            except KeyError:
+                others.append(each)
+            else:
+                old[each.id] = Old(each.key, each.namespace, labels, values, ids)
+        if others:
+            objects = self._readable(query, [each.id for each in others])
+            indexers = self._indexers()
+        for each in others:
             obj = objects.get(each.id)
-            old[each.id] = self._shown(obj, each) or self._read(query, resource_id, each, obj)
+            shown = self._shown(obj, each, indexers)
+            found = old[each.id] = shown or self._read(query, resource_id, each, obj)
+            known.note(found.terms, found.ids)
         return old
 
     def _readable(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
@@ -232,13 +271,13 @@ class Writer:
         ids = unpack_ids(packed)
         by_id = _terms_by_id(query, resource_id, ids)
         known = [label_id for label_id in ids if label_id in by_id]
-        labels, values = labels_and_values(by_id[label_id] for label_id in known)
+        labels, values = labels_and_values([by_id[label_id] for label_id in known])
         if obj is not None and not self._shelf.shared:  # then only its index values are others
             return Old(stored.key, stored.namespace, labels_of(obj), values, ids)
         whole = len(known) == len(ids)
         return Old(stored.key, stored.namespace, labels, values, tuple(known), whole)
 
-    def _shown(self, obj: Object | None, stored: Stored) -> Old | None:
+    def _shown(self, obj: Object | None, stored: Stored, indexers: Indexers) -> Old | None:
         """Return what an object was stored with, or None if it shows something else now.
 
         A caller may have changed it, or an index function may give other values now: only an
@@ -248,14 +287,13 @@ class Writer:
             return None
         try:
             labels = dict(labels_of(obj))  # others may change it even now
-            indexers = self._indexers()
             values = index_values(indexers, "", obj) if indexers else {}
             digest = self._shelf.digest(label_text(stored.namespace, labels), values)
             if not stored.stamp.startswith(digest):
                 return None
             ids = unpack_ids(stored.stamp[len(digest) :])
             # A label with NUL in it may read as two: then they are not as many as were stored.
-            if len(ids) != len(labels) + len(value_pairs(values)):
+            if len(ids) != len(labels) + sum(map(len, values.values())):
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
