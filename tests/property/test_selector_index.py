@@ -63,14 +63,17 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(before=labels(), after=labels(), scope=SCOPES)
     def compare(self, before: dict[str, str], after: dict[str, str], scope: str) -> None:
+        keys = {key for key in {*before, *after} if before.get(key) != after.get(key)}
         used = {
             each.key
             for where, selector in self.selectors.values()
             if where == scope
             for each in selector.requirements
         }
-        differing = {key for key in used if before.get(key) != after.get(key)}
-        assert self.index.concerns(before, after, scope) == bool(differing)
+        assert self.index.looks_at(keys, scope) == bool(used & keys)
+        if not self.index.looks_at(keys, scope):
+            found = (self.index.matching(labels, scope) for labels in (before, after))
+            assert sorted(next(found)) == sorted(next(found))
 
     @invariant()
     def keys_are_those_that_were_added(self) -> None:

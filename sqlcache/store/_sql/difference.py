@@ -8,11 +8,10 @@ Elsewhere: finding out what changes (writer), the objects' own rows (object_rows
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat, zip_longest
 from typing import NamedTuple
 
-from sqlcache.store._base import IndexValues
 from sqlcache.store._sql.counted import LABEL_KEYS, LABELS, SCOPES, Query, Sequences
 from sqlcache.store._sql.counted_rows import NO_ROWS, CountedRows, RowsByName
 from sqlcache.store._sql.label_keys import LabelKeys
@@ -22,10 +21,10 @@ from sqlcache.store._sql.terms import (
     INDEX_SCOPE,
     Scope,
     Term,
+    has_values,
     pack_ids,
     scope_name,
     terms,
-    value_pairs,
 )
 
 
@@ -33,23 +32,21 @@ class Old(NamedTuple):
     """What is stored of an object whose terms change or go.
 
     Attributes:
-        labels, values: its labels, and its values by index name.
-        ids: the label ids of its labels, then those of its index values; 0 where a key is not
-            indexed.
+        terms: of its labels, then of its index values.
+        ids: their label ids; 0 where a key is not indexed.
         whole: nothing that it had is missing here.
     """
 
     key: str
     namespace: str
-    labels: Mapping[str, str]
-    values: IndexValues
+    terms: Sequence[Term]
     ids: tuple[int, ...]
     whole: bool = True
 
     @property
-    def terms(self) -> list[Term]:
-        """Return its terms, in the order of the ids."""
-        return terms(self.namespace, self.labels, self.values)
+    def labels(self) -> dict[str, str]:
+        """Return its labels."""
+        return {key: value for scope, key, value in self.terms if scope != INDEX_SCOPE}
 
 
 class Counted(NamedTuple):
@@ -78,6 +75,7 @@ class Difference:
     Attributes:
         removed: the postings that go.
         rescoped: (object id, new namespace) of the objects that changed it.
+        changed: the keys of the terms that objects lose or get by moving, by object id.
     """
 
     def __init__(self, keys: LabelKeys) -> None:
@@ -91,6 +89,7 @@ class Difference:
         self._apart: Counter[str] = Counter()  # what is added to the numbers of other label keys
         self.removed: defaultdict[int, list[int]] = defaultdict(list)
         self.rescoped: list[tuple[int, Scope]] = []
+        self.changed: dict[int, list[str]] = {}
         self._scopes: Counter[Scope] = Counter()  # what is added to their numbers of objects
         self._places: dict[Term, int] = {}  # of terms that come or go: 0, 1, …
         self._gained: defaultdict[int, list[int]] = defaultdict(list)  # object ids by place
@@ -103,10 +102,11 @@ class Difference:
         """An object comes."""
         places, gained, bounded = self._places, self._gained, self._bounded
         self._scopes[row.namespace] += 1
-        if any(row.index_values.values()):
+        new = terms(row.namespace, row.labels, row.index_values)
+        if has_values(new):
             self._scopes[INDEX_SCOPE] += 1
         ids = []
-        for term in terms(row.namespace, row.labels, row.index_values):
+        for term in new:
             if bounded and not self._filed(term):
                 self._apart[term[1]] += 1
                 ids.append(0)
@@ -119,7 +119,7 @@ class Difference:
     def leave(self, object_id: int, old: Old) -> None:
         """An object goes."""
         self._scopes[old.namespace] -= 1
-        if any(old.values.values()):
+        if has_values(old.terms):
             self._scopes[INDEX_SCOPE] -= 1
         for term, label_id in zip(old.terms, old.ids, strict=True):
             self._lose(object_id, term, label_id)
@@ -134,46 +134,22 @@ class Difference:
             self._scopes[row.namespace] += 1
             self._scopes[old.namespace] -= 1
             self.rescoped.append((object_id, row.namespace))
-        scopes, split = (old.namespace, row.namespace), len(old.labels)
-        ids = self._compared(
-            object_id, scopes, old.labels.items(), row.labels.items(), old.ids[:split]
-        )
-        if old.values or row.index_values:
-            change = any(row.index_values.values()) - any(old.values.values())
-            self._scopes[INDEX_SCOPE] += change
-            scopes = INDEX_SCOPE, INDEX_SCOPE
-            before, after = value_pairs(old.values), value_pairs(row.index_values)
-            ids += self._compared(object_id, scopes, before, after, old.ids[split:])
-        self._terms.append((object_id, ids))
-
-    def _compared(
-        self,
-        object_id: int,
-        scopes: tuple[Scope, Scope],
-        old: Iterable[tuple[str, str]],
-        new: Iterable[tuple[str, str]],
-        old_ids: Sequence[int],
-    ) -> list[int]:
-        """Note what differs between pairs of keys and values; return the new ones' ids or ~places.
-
-        Args:
-            object_id: whose they are.
-            scopes: of the old pairs and of the new ones.
-            old, new: the pairs.
-            old_ids: the label ids of the old ones.
-        """
-        old_scope, scope = scopes
-        stays = old_scope == scope
+        new = terms(row.namespace, row.labels, row.index_values)
+        if has_values(new) != has_values(old.terms):
+            self._scopes[INDEX_SCOPE] += 1 if has_values(new) else -1
         ids = []
-        for before, after, label_id in zip_longest(old, new, old_ids):
-            if before == after and stays:
+        changed = self.changed[object_id] = []
+        for before, after, label_id in zip_longest(old.terms, new, old.ids):
+            if before == after:
                 ids.append(label_id)
                 continue
             if before is not None:
-                self._lose(object_id, (old_scope, *before), label_id)
+                self._lose(object_id, before, label_id)
+                changed.append(before[1])
             if after is not None:
-                ids.append(self._gain(object_id, (scope, *after)))
-        return ids
+                ids.append(self._gain(object_id, after))
+                changed.append(after[1])
+        self._terms.append((object_id, ids))
 
     def fill(self, object_id: int, old: Old, wanted: Collection[str]) -> bool:
         """Give an object the postings that it lacks of some label keys; return whether any."""

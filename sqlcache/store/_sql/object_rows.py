@@ -78,6 +78,7 @@ class Batch(NamedTuple):
         leaving: those that go.
         rescoped: (object id, new namespace) of those moved to another one.
         terms: packed ids of the terms of fresh, moved and refiled objects, by object id.
+        changed: keys of the terms that moved objects lose or get, by object id.
         refiled: those whose terms stay, but not the ids of all.
     """
 
@@ -86,7 +87,8 @@ class Batch(NamedTuple):
     same: list[Numbered]
     leaving: list[Stored]
     rescoped: list[tuple[int, Scope]]
-    terms: dict[int, bytes]
+    terms: Mapping[int, bytes]
+    changed: Mapping[int, Sequence[str]]
     refiled: Sequence[Numbered] = ()
 
 

@@ -14,8 +14,6 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import repeat
 
-from sqlcache.store._base import IndexValues
-
 _Values = Mapping[str, tuple[str, ...]]
 Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
 Term = tuple[Scope, str, str]  # scope, key name, value
@@ -80,13 +78,13 @@ def terms(namespace: str, labels: Mapping[str, str], index_values: _Values) -> l
     """Return an object's terms: labels first, then index values."""
     found = list(zip(repeat(namespace), labels, labels.values()))
     if index_values:
-        found += [(INDEX_SCOPE, *pair) for pair in value_pairs(index_values)]
+        found += [(INDEX_SCOPE, name, each) for name in index_values for each in index_values[name]]
     return found
 
 
-def value_pairs(index_values: _Values) -> list[tuple[str, str]]:
-    """Return (index name, value) of each value."""
-    return [(name, value) for name, values in index_values.items() for value in values]
+def has_values(found: Sequence[Term]) -> bool:
+    """Return whether terms in the order of `terms` have an index value among them."""
+    return bool(found) and found[-1][0] == INDEX_SCOPE
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:
@@ -107,17 +105,3 @@ def unpack_ids(packed: bytes) -> tuple[int, ...]:
 @lru_cache
 def _words(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}I")
-
-
-def labels_and_values(found: Sequence[Term]) -> tuple[dict[str, str], IndexValues]:
-    """Return what `terms` made these terms from, but for indexes without a value."""
-    if not found or found[-1][0] != INDEX_SCOPE:  # all are labels: index values come last
-        return {key: value for _, key, value in found}, {}
-    labels: dict[str, str] = {}
-    values: dict[str, tuple[str, ...]] = {}
-    for scope, key, value in found:
-        if scope == INDEX_SCOPE:
-            values[key] = (*values.get(key, ()), value)
-        else:
-            labels[key] = value
-    return labels, values

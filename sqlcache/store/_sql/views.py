@@ -247,7 +247,7 @@ class HotViews:
                     leaving.append(stored.id)
             for numbered in batch.moved:
                 object_id, row = numbered
-                if not self._concerned(old[object_id], row):
+                if not self._concerned(old[object_id], row, batch.changed[object_id]):
                     continue
                 before = self._of_old(old[object_id])
                 after = self._matching(row.namespace, row.labels)
@@ -267,13 +267,13 @@ class HotViews:
             self._members.follow(batch, entering, leaving)
         return edits
 
-    def _concerned(self, old: Old, row: Row) -> bool:
+    def _concerned(self, old: Old, row: Row, changed: Sequence[str]) -> bool:
         """Return whether an object that moved may come into a view or leave one."""
-        concerns, namespace = self._index.concerns, row.namespace
+        namespace, looks_at = row.namespace, self._index.looks_at
         return (
             old.namespace != namespace
-            or concerns(old.labels, row.labels, namespace)
-            or concerns(old.labels, row.labels, ALL_NAMESPACES)
+            or looks_at(changed, namespace)
+            or looks_at(changed, ALL_NAMESPACES)
         )
 
     def _of_old(self, old: Old) -> list[_View]:

@@ -32,7 +32,7 @@ from sqlcache.store._sql.label_keys import LabelKeys
 from sqlcache.store._sql.object_rows import Batch, Numbered, Row, Stored
 from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.shelf import Shelf, Writing
-from sqlcache.store._sql.terms import Term, labels_and_values, scope_of, unpack_ids
+from sqlcache.store._sql.terms import INDEX_SCOPE, Term, scope_of, terms, unpack_ids
 
 _TERMS_BY_ID = (
     "SELECT json_group_array(json_array(l.id, s.kind, s.namespace, k.name, l.value))"
@@ -135,7 +135,8 @@ class Writer:
             difference.move(object_id, old[object_id], row)
         for object_id, row in fresh:
             difference.enter(object_id, row)
-        batch = Batch(fresh, moved, same, leaving, difference.rescoped, {})
+        rescoped, keys_changed = difference.rescoped, difference.changed
+        batch = Batch(fresh, moved, same, leaving, rescoped, {}, keys_changed)
         return self._summed_up(query, resource_id, sequences, difference, known, batch, old)
 
     def filling(
@@ -168,7 +169,7 @@ class Writer:
             for each in stored
             if olds[each.id].whole and difference.fill(each.id, olds[each.id], wanted)
         ]
-        batch = Batch([], [], [], [], [], {}, refiled)
+        batch = Batch([], [], [], [], [], {}, {}, refiled)
         return self._summed_up(query, resource_id, sequences, difference, known, batch, {})
 
     def _summed_up(
@@ -232,19 +233,19 @@ class Writer:
         for each in stored:
             ids = unpack_ids(each.stamp[split:])
             try:
-                labels, values = labels_and_values([*map(term, ids)])
+                found = [*map(term, ids)]
             except KeyError:
                 others.append(each)
             else:
-                old[each.id] = Old(each.key, each.namespace, labels, values, ids)
+                old[each.id] = Old(each.key, each.namespace, found, ids)
         if others:
             objects = self._readable(query, [each.id for each in others])
             indexers = self._indexers()
         for each in others:
             obj = objects.get(each.id)
             shown = self._shown(obj, each, indexers)
-            found = old[each.id] = shown or self._read(query, resource_id, each, obj)
-            known.note(found.terms, found.ids)
+            had = old[each.id] = shown or self._read(query, resource_id, each, obj)
+            known.note(had.terms, had.ids)
         return old
 
     def _readable(self, query: Query, ids: Sequence[int]) -> dict[int, Object]:
@@ -271,11 +272,13 @@ class Writer:
         ids = unpack_ids(packed)
         by_id = _terms_by_id(query, resource_id, ids)
         known = [label_id for label_id in ids if label_id in by_id]
-        labels, values = labels_and_values([by_id[label_id] for label_id in known])
+        found = [by_id[label_id] for label_id in known]
         if obj is not None and not self._shelf.shared:  # then only its index values are others
-            return Old(stored.key, stored.namespace, labels_of(obj), values, ids)
+            values = [term for term in found if term[0] == INDEX_SCOPE]
+            had = terms(stored.namespace, labels_of(obj), {}) + values
+            return Old(stored.key, stored.namespace, had, ids)
         whole = len(known) == len(ids)
-        return Old(stored.key, stored.namespace, labels, values, tuple(known), whole)
+        return Old(stored.key, stored.namespace, found, tuple(known), whole)
 
     def _shown(self, obj: Object | None, stored: Stored, indexers: Indexers) -> Old | None:
         """Return what an object was stored with, or None if it shows something else now.
@@ -292,12 +295,13 @@ class Writer:
             if not stored.stamp.startswith(digest):
                 return None
             ids = unpack_ids(stored.stamp[len(digest) :])
+            had = terms(stored.namespace, labels, values)
             # A label with NUL in it may read as two: then they are not as many as were stored.
-            if len(ids) != len(labels) + sum(map(len, values.values())):
+            if len(ids) != len(had):
                 return None
         except Exception:  # noqa: BLE001 - whatever a caller made of it, the tables know better
             return None
-        return Old(stored.key, stored.namespace, labels, values, ids)
+        return Old(stored.key, stored.namespace, had, ids)
 
     def _split(self, stamp: bytes) -> tuple[bytes, bytes]:
         """Return the digest and the packed ids of a stamp."""
