@@ -233,7 +233,7 @@ class SqliteStore(BaseStore):
         self, memory: MemoryDatabase, plan: Plan, rv: str | None, selectors: Selectors
     ) -> Iterator[Callable[[], None]]:
         """Yield what follows a batch in memory."""
-        yield lambda: self._known_rows.keep(plan.rows, memory.changes)
+        yield lambda: self._known_rows.keep(plan.rows, plan.sequences, memory.changes)
         yield self._shelf.follow(plan.batch)
         yield partial(self._note_version, rv)
         writes = [Write(plan.batch, plan.old)] if plan.known else None

@@ -105,7 +105,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_batch_of_known_labels_looks_nothing_up() -> None:
     with SqliteStore() as store:
         apps = {"p0": "a", "p1": "a", "p2": "b"}
-        for names in (apps, apps, {"p0": "b"}, {"p0": "a"}):
+        for names in (apps, apps, {"p0": "b"}, {"p0": "a"}, {"p3": "b", "p0": "b"}):
             statements: list[str] = []
             with store._db.reading() as connection:
                 connection.set_trace_callback(statements.append)

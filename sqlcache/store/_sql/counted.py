@@ -13,7 +13,7 @@ for each part.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,13 +52,17 @@ class Sequences:
 
     _READ = "SELECT json_group_object(name, value) FROM sequence"
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, last: Mapping[str, int] | None = None) -> None:
         """Make a reader of all sequences.
 
         The caller's transaction, or its lock, keeps other writers out.
+
+        Args:
+            query: reads the database.
+            last: the last ids, if they are known.
         """
         self._query = query
-        self._last: dict[str, int] | None = None
+        self._last = None if last is None else dict(last)
         self._changed: set[str] = set()
 
     def next(self, name: str) -> int:
@@ -68,6 +72,11 @@ class Sequences:
         self._last[name] = self._last.get(name, 0) + 1
         self._changed.add(name)
         return self._last[name]
+
+    @property
+    def last(self) -> Mapping[str, int] | None:
+        """The last id of each sequence; None if that is not known."""
+        return self._last
 
     def written(self) -> dict[str, str]:
         """Return what is to be written: what `WRITE_SEQUENCES` takes, by column."""

@@ -57,6 +57,7 @@ class CountedRows:
     Attributes:
         scopes, keys, labels: the rows by what they stand for.
         terms: what label ids stand for; also of labels whose rows are not known, or gone.
+        sequences: the last id of each sequence; None if that is not known.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class CountedRows:
         self.keys: dict[str, Row] = {}
         self.labels: dict[Term, Row] = {}
         self.terms: dict[int, Term] = {}
+        self.sequences: Mapping[str, int] | None = None
         self._changes = 0
 
     def at(self, changes: int) -> Self:
@@ -76,19 +78,21 @@ class CountedRows:
         if changes != self._changes or len(self.terms) > _REMEMBERED:
             for known in (self.scopes, self.keys, self.labels, self.terms):
                 known.clear()
-            self._changes = changes
+            self.sequences, self._changes = None, changes
         return self
 
-    def keep(self, rows: RowsByName, changes: int) -> None:
+    def keep(self, rows: RowsByName, sequences: Mapping[str, int] | None, changes: int) -> None:
         """Know what a batch wrote.
 
         Args:
             rows: those that it counted.
+            sequences: the last ids, if they are known.
             changes: as in `at`, after it.
         """
         _keep(self.scopes, rows.scopes)
         _keep(self.keys, rows.keys)
         _keep(self.labels, rows.labels)
+        self.sequences = sequences
         self.note(rows.labels, (row[0] for row in rows.labels.values()))
         self._changes = changes
 

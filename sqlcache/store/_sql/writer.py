@@ -53,6 +53,7 @@ class Plan(NamedTuple):
         objects: statements that write the objects.
         counts: what is written of counts and sequences, by column (batch_trigger).
         rows: that are counted, as they are afterwards.
+        sequences: the last id of each sequence afterwards; None if that is not known.
         added, removed: object ids by label id.
         batch: the objects.
         old: what those that leave or move had, by id.
@@ -62,6 +63,7 @@ class Plan(NamedTuple):
     objects: Writing
     counts: Mapping[str, str]
     rows: RowsByName
+    sequences: Mapping[str, int] | None
     added: Postings
     removed: Postings
     batch: Batch
@@ -106,7 +108,8 @@ class Writer:
             gone_ids: ids of further objects that go.
             known: rows that need no looking up; more are noted in it.
         """
-        sequences, known = Sequences(query), known or CountedRows()
+        known = known or CountedRows()
+        sequences = Sequences(query, known.sequences)
         same: list[Numbered] = []
         moved: list[Numbered] = []
         fresh: list[Numbered] = []
@@ -188,8 +191,17 @@ class Writer:
         batch = batch._replace(terms=packed)
         objects = self._shelf.writing(query, batch, counted.scope_ids, sequences, resource_id)
         counts = {**counted.written, **sequences.written()}
-        removed, distinct = difference.removed, counted.distinct
-        return Plan(objects, counts, counted.rows, added, removed, batch, old, distinct)
+        return Plan(
+            objects,
+            counts,
+            counted.rows,
+            sequences.last,
+            added,
+            difference.removed,
+            batch,
+            old,
+            counted.distinct,
+        )
 
     def reindexed(
         self,
