@@ -19,7 +19,7 @@ import orjson
 from sqlcache.store._sql.counted import Query, Row, tree, tree_rows
 from sqlcache.store._sql.terms import Scope, Term, scope_name
 
-_REMEMBERED = 10_000  # labels, some 250 bytes each; in all, less than a hundredth of a large index
+_REMEMBERED = 4_096  # labels; with all that is kept of one, some 350 bytes each
 
 _FIND = "json_array(json_group_array({leaf}), json_group_array(t.id), json_group_array(t.n))"
 # The last of the three joins by names, not by ids: so one statement does.
