@@ -257,7 +257,8 @@ class StoreClosedError(SqlcacheError, RuntimeError):
 class ReentrantWriteError(SqlcacheError, RuntimeError):
     """A write, or `close`, was called from within a write of the same store and thread.
 
-    As by what `replace` or `apply` iterates over, or by a transform or index function.
+    As by what `replace` or `apply` iterates over, or by a transform or index function. So is a
+    read, where it would wait for the write.
     """
 
     def __init__(self) -> None:

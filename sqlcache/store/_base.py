@@ -118,8 +118,8 @@ class BaseStore(ABC):
         """
 
     @abstractmethod
-    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
-        """Add index values, by key, of index functions that are new."""
+    def _commit_indexers(self, indexers: Indexers, values: Mapping[str, IndexValues]) -> None:
+        """Add index functions that are new, with their values by key."""
 
     @abstractmethod
     def _items(self) -> Iterable[tuple[str, Object]]:
@@ -188,7 +188,7 @@ class BaseStore(ABC):
     # Writes
 
     def add(self, obj: Any) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             change = self._put(self._key(obj), self._transformed(obj))
             self._commit([*self._watched([change])], resource_version(change.obj))
@@ -197,18 +197,18 @@ class BaseStore(ABC):
         self.add(obj)
 
     def delete(self, obj: Any) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             self._commit([_deletion(self._key(obj))], _rv_if_meta(obj))
 
     def replace(self, objs: Iterable[Any], resource_version: str) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             changes = (self._put(self._key(obj), self._transformed(obj)) for obj in objs)
             self._commit_replace(self._watched(changes), _checked_rv(resource_version))
 
     def apply(self, events: Iterable[Mapping[str, Any]]) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             changes: dict[str, Change] = {}
             last = None
@@ -224,7 +224,7 @@ class BaseStore(ABC):
                 self._commit([*self._watched(changes.values())], resource_version(last))
 
     def transaction(self, *operations: Transaction) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             changes: dict[str, Change] = {}
             applied: list[int] = []
@@ -246,7 +246,7 @@ class BaseStore(ABC):
             raise TransactionError(applied, len(operations), errors)
 
     def bookmark(self, resource_version: str) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             self._commit([], _checked_rv(resource_version))
 
@@ -255,19 +255,19 @@ class BaseStore(ABC):
             raise _not_text("source", source)
         if reason := unsound(source):
             raise ValueError(f"source {reason}: {source!r:.200}")
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             self._set_source(source)
 
     def add_indexers(self, indexers: Indexers) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             self._check_open()
             indexers = _checked_indexers(indexers)
             conflicts = [name for name in indexers if name in self._indexers]
             if conflicts:
                 raise IndexerConflictError(conflicts)
             values = {key: index_values(indexers, key, obj) for key, obj in self._items()}
-            self._commit_indexers(list(indexers), values)
+            self._commit_indexers(indexers, values)
             self._indexers = {**self._indexers, **indexers}
 
     def resync(self) -> None:
@@ -367,7 +367,7 @@ class BaseStore(ABC):
 
     @final
     def close(self) -> None:
-        with self._write_lock:
+        with self._write_lock.turn():
             if not self._closed:
                 self._closed = True
                 self._close()

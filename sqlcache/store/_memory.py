@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from sqlcache.objects import Object, Objects, labels_of
+from sqlcache.objects import Indexers, Object, Objects, labels_of
 from sqlcache.selectors import Selector
 from sqlcache.store._base import BaseStore, Change, IndexValues, Selectors
 from sqlcache.store.api import Keys, LabelKeyStats, StoreSize, StoreStats
@@ -83,9 +83,9 @@ class MemoryStore(BaseStore):
                     self._store(change, change.obj, selectors)
             self._rv = rv
 
-    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
+    def _commit_indexers(self, indexers: Indexers, values: Mapping[str, IndexValues]) -> None:
         with self._lock:
-            for name in names:
+            for name in indexers:
                 self._indices[name] = {}
             for key, added in values.items():
                 namespace, values_before = self._records[key]

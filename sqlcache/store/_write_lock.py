@@ -1,9 +1,16 @@
-"""The lock of a store's writers, which tells a thread that would wait for itself."""
+"""The lock of a store's writers, which tells a thread that would wait for itself.
+
+Ctrl-C must not leave it held. Python minds signals where a function of its own starts and after
+each call, so a `with` whose lock is taken and given back by Python code may end with the lock held.
+Here `with` has the C lock itself.
+"""
 
 from __future__ import annotations
 
 import threading
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from sqlcache.errors import ReentrantWriteError
 
@@ -13,42 +20,50 @@ class WriteLock:
 
     def __init__(self) -> None:
         """Make a lock that nobody holds."""
-        self._lock = threading.Lock()
-        self._owner: int | None = None  # only the owner itself can find its own number here
+        self._lock: Any = threading.RLock()  # which knows its owner, as threading.Condition asks it
 
-    def acquire(self, timeout_s: float = -1) -> bool:
-        """Wait for the lock; return whether it is held now.
-
-        Args:
-            timeout_s: how long to wait; below 0: as long as it takes.
+    def turn(self) -> AbstractContextManager[bool]:
+        """Return what holds the lock for a `with` block.
 
         Raises:
             ReentrantWriteError: this thread holds it.
         """
-        me = threading.get_ident()
-        if self._owner == me:
-            raise ReentrantWriteError
-        taken = self._lock.acquire(timeout=timeout_s)
-        if taken:
-            self._owner = me
-        return taken
+        self._check()
+        lock: AbstractContextManager[bool] = self._lock
+        return lock
 
-    def release(self) -> None:
-        """Give the lock to others."""
-        self._owner = None
-        self._lock.release()
+    @contextmanager
+    def turn_within(self, timeout_s: float) -> Iterator[None]:
+        """Hold the lock for a block, if it comes in time.
+
+        Args:
+            timeout_s: how long to wait.
+
+        Raises:
+            ReentrantWriteError: this thread holds it.
+            TimeoutError: others held it for longer.
+        """
+        self._check()
+        try:
+            if not self._lock.acquire(timeout=timeout_s):
+                raise TimeoutError
+            yield
+        finally:
+            self._release()
 
     def locked(self) -> bool:
         """Return whether any thread holds it."""
-        return self._lock.locked()
+        if self._lock._is_owned():
+            return True
+        try:
+            return not self._lock.acquire(blocking=False)
+        finally:
+            self._release()
 
-    def __enter__(self) -> None:
-        self.acquire()
+    def _release(self) -> None:
+        if self._lock._is_owned():
+            self._lock.release()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.release()
+    def _check(self) -> None:
+        if self._lock._is_owned():
+            raise ReentrantWriteError

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import orjson
 
 from sqlcache.errors import BackendError, NoSelectorsError
-from sqlcache.objects import Object, Objects
+from sqlcache.objects import Indexers, Object, Objects
 from sqlcache.selectors import NOTHING, Requirement, Selector
 from sqlcache.store._base import (
     KEYS_AT_ONCE,
@@ -164,7 +164,7 @@ class SqliteStore(BaseStore):
             if self._resource_id is not None:
                 self._shelf.start(self._db.one, self._resource_id)
             if self._indexers:
-                with self._write_lock:
+                with self._write_lock.turn():
                     self._prepare_writes()
         except BaseException:
             self._db.close()
@@ -287,14 +287,20 @@ class SqliteStore(BaseStore):
             version = self._set_versions(connection, followers, rv, changed=True)
             followers += self._following(version, None, selectors, whole=True)
 
-    def _commit_indexers(self, names: Sequence[str], values: Mapping[str, IndexValues]) -> None:
-        current = self._indexers
+    def _commit_indexers(self, indexers: Indexers, values: Mapping[str, IndexValues]) -> None:
         resource = self._prepare_writes()
-
-        def new_values(key: str, obj: Object) -> IndexValues:
-            return {**index_values(current, key, obj), **values.get(key, {})}
-
-        self._reindex(resource, new_values)
+        current = self._indexers
+        if self._memory:
+            # Index functions may read the store, so not while its readers are kept out.
+            known = {
+                key: {**index_values(current, key, obj), **values[key]}
+                for key, obj in self._items()
+            }
+            self._reindex(resource, lambda key, _: known[key])
+        else:
+            # Of the objects as they are then: other processes may have changed some meanwhile.
+            both = {**current, **indexers}
+            self._reindex(resource, lambda key, obj: index_values(both, key, obj))
 
     def _prepare_writes(self) -> int:
         """Return the resource's id. The first time, make sure of it and of the index values.

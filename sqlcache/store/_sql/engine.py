@@ -35,6 +35,7 @@ from sqlcache.errors import (
     DamagedDatabaseError,
     DatabaseError,
     NotACacheError,
+    ReentrantWriteError,
     StoreClosedError,
 )
 from sqlcache.store._sql import batch_trigger, upgrade
@@ -120,7 +121,7 @@ class MemoryDatabase(Database):
         """
         super().__init__(":memory:")
         _check_sqlite()
-        self._lock = threading.Lock()
+        self._lock: Any = threading.RLock()  # which knows its owner
         self._block = _Locked(self)
         self._derived = derived
         self._failure: DatabaseError | None = None
@@ -179,19 +180,20 @@ class MemoryDatabase(Database):
             followers: as in `writing`.
         """
         with self._block as connection:
+            followers, written = list(followers), False  # a generator would not come twice
             before = connection.total_changes
             try:
                 for sql, parameters in statements:
                     connection.execute(sql, parameters)
-            except (sqlite3.Error, MemoryError) as error:
-                if self._derived:
-                    self._give_up(connection, error)
-                raise
-            except BaseException:
-                if connection.total_changes != before:  # Ctrl-C after it was done
+                written = True
+                _follow(followers)
+            except BaseException as error:
+                if not written and isinstance(error, sqlite3.Error | MemoryError):
+                    if self._derived:
+                        self._give_up(connection, error)
+                elif written or connection.total_changes != before:  # Ctrl-C after it was done
                     _follow(followers)
                 raise
-            _follow(followers)
 
     def _give_up(self, connection: sqlite3.Connection, error: sqlite3.Error | MemoryError) -> None:
         reason = str(error) or "out of memory"  # what Python's MemoryError does not say
@@ -206,11 +208,27 @@ class MemoryDatabase(Database):
         """Why there is no connection."""
         return self._failure or StoreClosedError()
 
+    def _let_go(self) -> None:
+        """Give the lock back that a block of this thread kept, which Ctrl-C ended.
+
+        Python minds signals where a function starts, so also before the first line of `__exit__`.
+
+        Raises:
+            ReentrantWriteError: a write of this thread is under way, as where an index function
+                reads the store.
+        """
+        if self._lock._is_owned():
+            if self._connection is not None and self._connection.in_transaction:
+                raise ReentrantWriteError
+            self._lock.release()
+
     def close(self) -> None:
         with self._lock, self._translated():
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+        if self._lock._is_owned():  # kept by a block that Ctrl-C ended
+            self._lock.release()
 
 
 class _Locked(AbstractContextManager[sqlite3.Connection]):
@@ -224,11 +242,17 @@ class _Locked(AbstractContextManager[sqlite3.Connection]):
         self._database = database
 
     def __enter__(self) -> sqlite3.Connection:
-        self._database._lock.acquire()
-        connection = self._database._connection
-        if connection is None:
-            self._database._lock.release()
-            raise self._database.unusable
+        lock = self._database._lock
+        self._database._let_go()
+        try:
+            lock.acquire()
+            connection = self._database._connection
+            if connection is None:
+                raise self._database.unusable
+        except BaseException:  # also Ctrl-C, maybe once it is held
+            if lock._is_owned():
+                lock.release()
+            raise
         return connection
 
     def __exit__(
@@ -237,7 +261,8 @@ class _Locked(AbstractContextManager[sqlite3.Connection]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._database._lock.release()
+        if self._database._lock._is_owned():
+            self._database._lock.release()
         if isinstance(error, sqlite3.Error):
             raise translated(self._database.name, error) from error
 
@@ -392,6 +417,7 @@ def transaction(
         yield
         ended = True
         connection.execute("COMMIT")
+        _follow(followers)
     except BaseException as error:
         # A full disk may have made SQLite roll back by itself.
         if connection.in_transaction:
@@ -399,7 +425,6 @@ def transaction(
         elif ended and not isinstance(error, sqlite3.Error):
             _follow(followers)  # Ctrl-C right after the commit
         raise
-    _follow(followers)
 
 
 def _follow(followers: Iterable[Callable[[], None]]) -> None:

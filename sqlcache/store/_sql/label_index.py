@@ -147,12 +147,8 @@ class LabelIndex:
         With a limit: a long write may be under way.
         """
         time.sleep(_PAUSE_S)
-        if not self._write_lock.acquire(_WAIT_S):
-            raise TimeoutError
-        try:
+        with self._write_lock.turn_within(_WAIT_S):
             yield
-        finally:
-            self._write_lock.release()
 
     def _build(
         self,
