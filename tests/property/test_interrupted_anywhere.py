@@ -43,6 +43,7 @@ class _Alarm:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+@pytest.mark.timeout(method="thread")  # the alarm is ours
 @pytest.mark.parametrize("mode", STORES)
 def test_state_is_that_before_or_after_and_nothing_hangs(mode: str) -> None:
     random, alarm = Random(mode), _Alarm()
