@@ -51,15 +51,18 @@ class Running(Generic[C]):
         written = -1
         while written != len(writes(self.server, resource)):
             written = len(writes(self.server, resource))
-            eventually(self._is_at_rest, "it does not come to rest")
+            eventually(lambda: not self._unrest(), lambda: f"it does not rest: {self._unrest()}")
             time.sleep(QUIET_S)
 
-    def _is_at_rest(self) -> bool:
-        return self.controller.is_idle() and all(map(self._is_current, self.resources))
-
-    def _is_current(self, resource: str) -> bool:
-        cached = self.factory.informer(resource).store.list()
-        return _versions(cached) == _versions(self.server.list(resource))
+    def _unrest(self) -> list[str]:
+        """Return what is not at rest: the controller, or a cache with the versions that differ."""
+        unrest = [] if self.controller.is_idle() else [f"{self.controller.name} is not idle"]
+        for resource in self.resources:
+            cached = _versions(self.factory.informer(resource).store.list())
+            stored = _versions(self.server.list(resource))
+            if cached != stored:
+                unrest.append(f"{resource}: {sorted(cached.items() ^ stored.items())}")
+        return unrest
 
 
 class FastClock:
@@ -126,11 +129,13 @@ def running(
         yield Running(controller, factory, server, [each.plural for each in resources])
 
 
-def eventually(is_so: Callable[[], object], what: str = "") -> None:
-    """Wait until something is the case, or fail."""
+def eventually(
+    is_so: Callable[[], object], what: Callable[[], str] = lambda: "it never came to be"
+) -> None:
+    """Wait until something is the case, or fail and say what is not."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < deadline, what or "it never came to be"
+        assert time.monotonic() < deadline, what()
         time.sleep(0.02)
 
 
