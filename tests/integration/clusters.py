@@ -30,6 +30,7 @@ C = TypeVar("C", bound=Controller)
 
 PATIENCE_S = 60.0  # of real time, on a busy machine
 QUIET_S = 0.5
+FASTER = 20.0  # failed syncs and broken watches wait for up to a minute
 WRITES = ("create", "update", "patch", "delete")
 
 
@@ -68,23 +69,16 @@ class Running(Generic[C]):
 class FastClock:
     """Real time, but it goes faster: for back-off that would take minutes."""
 
-    def __init__(self, factor: float) -> None:
-        self._factor = factor
-
     def now(self) -> float:
-        return time.monotonic() * self._factor
+        return time.monotonic() * FASTER
 
     def condition(self) -> Condition:
-        return _FastCondition(self._factor)
+        return _FastCondition(threading.Lock())
 
 
 class _FastCondition(threading.Condition):
-    def __init__(self, factor: float) -> None:
-        super().__init__(threading.Lock())
-        self._factor = factor
-
     def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(None if timeout is None else timeout / self._factor)
+        return super().wait(None if timeout is None else timeout / FASTER)
 
 
 def _versions(objs: Objects) -> dict[str, str]:
@@ -121,6 +115,7 @@ def running(
             SharedInformerFactory(
                 transports.__getitem__,
                 store=lambda resource: BACKENDS[backend](folder, resource=resource),
+                clock=FastClock(),
             )
         )
         controller = make(api, factory)
@@ -130,12 +125,12 @@ def running(
 
 
 def eventually(
-    is_so: Callable[[], object], what: Callable[[], str] = lambda: "it never came to be"
+    is_so: Callable[[], object], what: str | Callable[[], str] = "it never came to be"
 ) -> None:
     """Wait until something is the case, or fail and say what is not."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < deadline, what()
+        assert time.monotonic() < deadline, what if isinstance(what, str) else what()
         time.sleep(0.02)
 
 

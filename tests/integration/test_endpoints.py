@@ -15,7 +15,7 @@ from sqlcache.testing.apiserver import ApiError, ApiServer
 from sqlcache.testing.convergence import ClusterState, endpoints_differences
 from tests.backends import BACKENDS
 from tests.integration.chaos import NAMESPACES, Chaos, add_pod, service, status
-from tests.integration.clusters import QUIET_S, Running, eventually, running, writes
+from tests.integration.clusters import QUIET_S, FastClock, Running, eventually, running, writes
 
 endpoints_controller = pytest.importorskip("sqlcache.controllers.endpoints.controller")
 
@@ -38,7 +38,7 @@ def start(request: pytest.FixtureRequest, server: ApiServer, tmp_path: Path) -> 
     def make(api: Any, factory: Any) -> Any:
         pods, services, endpoints = (factory.informer(each.plural) for each in RESOURCES)
         return endpoints_controller.EndpointsController(
-            api, pods=pods, services=services, endpoints=endpoints
+            api, pods=pods, services=services, endpoints=endpoints, clock=FastClock()
         )
 
     return lambda: running(server, request.param, tmp_path, RESOURCES, make)

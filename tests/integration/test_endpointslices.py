@@ -25,7 +25,6 @@ RESOURCES.append(Resource("discovery.k8s.io", "v1", "endpointslices"))
 SLICES = "endpointslices"
 NODES = {"n1": "a", "n2": "b", "n3": "a", "n4": "b"}  # with their zones
 MAX_ENDPOINTS = 3
-FASTER = 20.0  # a failed sync waits for seconds, and one after a slice event for one
 PACE_S = 0.02  # each event of a service that waits for the cache makes it wait longer
 SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 OURS = "endpointslice-controller.k8s.io"
@@ -56,7 +55,7 @@ def start(request: pytest.FixtureRequest, server: ApiServer, tmp_path: Path) -> 
             nodes=nodes,
             endpoint_slices=slices,
             max_endpoints_per_slice=MAX_ENDPOINTS,
-            clock=FastClock(FASTER),
+            clock=FastClock(),
         )
 
     return lambda: running(server, request.param, tmp_path, RESOURCES, make)
