@@ -93,7 +93,7 @@ class CountedRows:
         _keep(self.keys, rows.keys)
         _keep(self.labels, rows.labels)
         self.sequences = sequences
-        self.note(rows.labels, (row[0] for row in rows.labels.values()))
+        self.terms.update((label_id, term) for term, (label_id, _) in rows.labels.items())
         self._changes = changes
 
     def find(
@@ -150,8 +150,7 @@ def _take(
 
 
 def _keep(known: dict[N, Row], rows: Mapping[N, Row]) -> None:
-    for name, row in rows.items():
-        if row[1] > 0:
-            known[name] = row
-        else:
-            known.pop(name, None)
+    known.update(rows)
+    for name, (_, n) in rows.items():
+        if n <= 0:
+            del known[name]

@@ -137,17 +137,17 @@ class Difference:
         new = terms(row.namespace, row.labels, row.index_values)
         if has_values(new) != has_values(old.terms):
             self._scopes[INDEX_SCOPE] += 1 if has_values(new) else -1
-        ids = []
+        count = len(new)
+        ids = [*old.ids[:count], *repeat(0, count - len(old.ids))]
         changed = self.changed[object_id] = []
-        for before, after, label_id in zip_longest(old.terms, new, old.ids):
+        for position, (before, after) in enumerate(zip_longest(old.terms, new)):
             if before == after:
-                ids.append(label_id)
                 continue
             if before is not None:
-                self._lose(object_id, before, label_id)
+                self._lose(object_id, before, old.ids[position])
                 changed.append(before[1])
             if after is not None:
-                ids.append(self._gain(object_id, after))
+                ids[position] = self._gain(object_id, after)
                 changed.append(after[1])
         self._terms.append((object_id, ids))
 
