@@ -19,7 +19,7 @@ Elsewhere: testing one selector (_matching), objects that select others (owners)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterator, KeysView, Mapping
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlcache.selectors._matching import Predicate
@@ -27,10 +27,13 @@ from sqlcache.selectors._requirement import Operator, Requirement
 from sqlcache.selectors._selector import NOTHING, Selector
 
 K = TypeVar("K")
+Label: TypeAlias = tuple[str, str]  # key and value
 _Members: TypeAlias = dict[K, Predicate]
 
 _BY_VALUE = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 _BY_KEY = frozenset({Operator.EXISTS, Operator.GREATER_THAN, Operator.LESS_THAN})
+# They tell the values that they name from all else; the others look at any value of their key.
+_NAMING = _BY_VALUE | {Operator.NOT_EQUALS, Operator.NOT_IN}
 
 
 class SelectorIndex(Generic[K]):
@@ -93,17 +96,20 @@ class SelectorIndex(Generic[K]):
             members.match(labels or {}, found)
         return found
 
-    def looks_at(self, keys: Iterable[str], scope: str) -> bool:
-        """Return whether a selector has a term for one of some label keys.
+    def looks_at(self, labels: Collection[Label], *scopes: str) -> bool:
+        """Return whether a selector may tell one of some labels from another value, or from none.
 
-        If not, labels that differ in these alone are matched by the same selectors.
+        If not, objects that differ in these labels alone are matched by the same selectors.
 
         Args:
-            keys: the label keys.
-            scope: where to look.
+            labels: key and value of each.
+            scopes: where to look.
         """
-        members = self._scopes.get(scope)
-        return members is not None and members.looks_at(keys)
+        for scope in scopes:
+            members = self._scopes.get(scope)
+            if members is not None and members.looks_at(labels):
+                return True
+        return False
 
     def _place(self, scope: str) -> _Scope[K]:
         members = self._scopes.get(scope)
@@ -133,12 +139,14 @@ class _Scope(Generic[K]):
         filed: their keys.
     """
 
-    __slots__ = ("_by_key", "_by_label", "_rest", "_used", "filed")
+    __slots__ = ("_by_key", "_by_label", "_keys", "_labels", "_rest", "filed")
 
     def __init__(self) -> None:
         self.filed: set[K] = set()
-        self._used: dict[str, dict[K, None]] = {}  # by label key: who looks at it
-        self._by_label: dict[tuple[str, str], _Members[K]] = {}  # as labels.items() has them
+        # Who else looks at a label, or at any value of a key, than those filed under it.
+        self._labels: dict[Label, dict[K, None]] = {}
+        self._keys: dict[str, dict[K, None]] = {}
+        self._by_label: dict[Label, _Members[K]] = {}  # as labels.items() has them
         self._by_key: dict[str, _Members[K]] = {}
         self._rest: _Members[K] = {}
 
@@ -156,7 +164,11 @@ class _Scope(Generic[K]):
         """File a selector under a term."""
         self.filed.add(key)
         for each in selector.requirements:
-            self._used.setdefault(each.key, {})[key] = None
+            if each.operator not in _NAMING:
+                self._keys.setdefault(each.key, {})[key] = None
+            elif each != term:
+                for label in _labels(each):
+                    self._labels.setdefault(label, {})[key] = None
         if selector == NOTHING:
             return
         if term is None:
@@ -171,7 +183,11 @@ class _Scope(Generic[K]):
         """Take out a selector that is filed under a term."""
         self.filed.discard(key)
         for each in selector.requirements:
-            _take(self._used, each.key, key)
+            if each.operator not in _NAMING:
+                _take(self._keys, each.key, key)
+            elif each != term:
+                for label in _labels(each):
+                    _take(self._labels, label, key)
         if term is None:
             self._rest.pop(key, None)
         elif term.operator in _BY_KEY:
@@ -192,9 +208,13 @@ class _Scope(Generic[K]):
         if self._rest:
             found += [key for key, matches in self._rest.items() if matches(labels)]
 
-    def looks_at(self, keys: Iterable[str]) -> bool:
-        """Return whether a selector has a term for one of some label keys."""
-        return not self._used.keys().isdisjoint(keys)
+    def looks_at(self, labels: Collection[Label]) -> bool:
+        """Return whether a selector may tell one of some labels from another value, or none."""
+        return not (
+            self._by_label.keys().isdisjoint(labels)
+            and self._labels.keys().isdisjoint(labels)
+            and (not self._keys or self._keys.keys().isdisjoint(key for key, _ in labels))
+        )
 
     def _crowd(self, term: Requirement) -> tuple[int, int]:
         """Return how many are filed under a term's values, and how many values it has."""
@@ -206,7 +226,7 @@ L = TypeVar("L")
 V = TypeVar("V")
 
 
-def _labels(term: Requirement) -> Iterator[tuple[str, str]]:
+def _labels(term: Requirement) -> Iterator[Label]:
     return ((term.key, value) for value in term.values)
 
 

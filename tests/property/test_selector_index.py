@@ -63,15 +63,17 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(before=labels(), after=labels(), scope=SCOPES)
     def compare(self, before: dict[str, str], after: dict[str, str], scope: str) -> None:
-        keys = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+        differing = before.items() ^ after.items()
+        keys = {key for key, _ in differing}
         used = {
             each.key
             for where, selector in self.selectors.values()
             if where == scope
             for each in selector.requirements
         }
-        assert self.index.looks_at(keys, scope) == bool(used & keys)
-        if not self.index.looks_at(keys, scope):
+        if self.index.looks_at(differing, scope):
+            assert used & keys
+        else:
             found = (self.index.matching(labels, scope) for labels in (before, after))
             assert sorted(next(found)) == sorted(next(found))
 
@@ -84,7 +86,7 @@ class IndexMachine(RuleBasedStateMachine):
     def nothing_empty_is_kept(self) -> None:
         for scope in self.index._scopes.values():
             assert scope.filed
-            for filed in (scope._by_label, scope._by_key, scope._used):
+            for filed in (scope._by_label, scope._by_key, scope._labels, scope._keys):
                 assert all(filed.values())
 
 

@@ -101,3 +101,32 @@ def test_selectors_that_come_and_go_leave_no_memory() -> None:
         tracemalloc.stop()
     assert len(index) <= 11
     assert grown < 100_000
+
+
+@pytest.mark.parametrize(
+    ("selector", "looked_at"),
+    [
+        ("app=web", {("app", "web")}),
+        ("app in (web,db)", {("app", "web"), ("app", "db")}),
+        ("app!=web", {("app", "web")}),
+        ("app notin (web,db)", {("app", "web"), ("app", "db")}),
+        ("svc=s7,app=web", {("app", "web"), ("svc", "s7")}),
+        ("app", {("app", "web"), ("app", "db"), ("app", "7")}),
+        ("!app", {("app", "web"), ("app", "db"), ("app", "7")}),
+        ("app>5", {("app", "web"), ("app", "db"), ("app", "7")}),
+        ("svc=s7,app<5", {("app", "web"), ("app", "db"), ("app", "7"), ("svc", "s7")}),
+        ("", set()),
+    ],
+)
+def test_values_that_no_selector_names_are_not_looked_at(
+    selector: str, looked_at: set[tuple[str, str]]
+) -> None:
+    """So that most changes of labels concern no hot view."""
+    index: SelectorIndex[str] = SelectorIndex()
+    index.add("here", parse(selector), "shop")
+    labels = [("app", "web"), ("app", "db"), ("app", "7"), ("svc", "s7"), ("svc", "s8")]
+    assert {each for each in labels if index.looks_at([each], "shop")} == looked_at
+    assert {each for each in labels if index.looks_at([each], "bank", "shop")} == looked_at
+    assert not index.looks_at(labels, "bank")
+    index.remove("here")
+    assert not index.looks_at(labels, "shop")

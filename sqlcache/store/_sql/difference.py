@@ -19,6 +19,7 @@ from sqlcache.store._sql.object_rows import Row
 from sqlcache.store._sql.postings import Postings
 from sqlcache.store._sql.terms import (
     INDEX_SCOPE,
+    Label,
     Scope,
     Term,
     has_values,
@@ -75,7 +76,7 @@ class Difference:
     Attributes:
         removed: the postings that go.
         rescoped: (object id, new namespace) of the objects that changed it.
-        changed: the keys of the terms that objects lose or get by moving, by object id.
+        changed: key and value of the terms that objects lose or get by moving, by object id.
     """
 
     def __init__(self, keys: LabelKeys) -> None:
@@ -89,7 +90,7 @@ class Difference:
         self._apart: Counter[str] = Counter()  # what is added to the numbers of other label keys
         self.removed: defaultdict[int, list[int]] = defaultdict(list)
         self.rescoped: list[tuple[int, Scope]] = []
-        self.changed: dict[int, list[str]] = {}
+        self.changed: dict[int, list[Label]] = {}
         self._scopes: Counter[Scope] = Counter()  # what is added to their numbers of objects
         self._places: dict[Term, int] = {}  # of terms that come or go: 0, 1, …
         self._gained: defaultdict[int, list[int]] = defaultdict(list)  # object ids by place
@@ -145,10 +146,10 @@ class Difference:
                 continue
             if before is not None:
                 self._lose(object_id, before, old.ids[position])
-                changed.append(before[1])
+                changed.append(before[1:])
             if after is not None:
                 ids[position] = self._gain(object_id, after)
-                changed.append(after[1])
+                changed.append(after[1:])
         self._terms.append((object_id, ids))
 
     def fill(self, object_id: int, old: Old, wanted: Collection[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlcache.objects import Object
 from sqlcache.store._sql.compression import Body
 from sqlcache.store._sql.counted import to_json
-from sqlcache.store._sql.terms import DIGEST_BYTES, Scope
+from sqlcache.store._sql.terms import DIGEST_BYTES, Label, Scope
 
 NO_IDENTITY = ("", "")
 
@@ -78,7 +78,7 @@ class Batch(NamedTuple):
         leaving: those that go.
         rescoped: (object id, new namespace) of those moved to another one.
         terms: packed ids of the terms of fresh, moved and refiled objects, by object id.
-        changed: keys of the terms that moved objects lose or get, by object id.
+        changed: key and value of the terms that moved objects lose or get, by object id.
         refiled: those whose terms stay, but not the ids of all.
     """
 
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     leaving: list[Stored]
     rescoped: list[tuple[int, Scope]]
     terms: Mapping[int, bytes]
-    changed: Mapping[int, Sequence[str]]
+    changed: Mapping[int, Sequence[Label]]
     refiled: Sequence[Numbered] = ()
 
 

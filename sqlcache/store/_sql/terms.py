@@ -17,6 +17,7 @@ from itertools import repeat
 _Values = Mapping[str, tuple[str, ...]]
 Scope = str  # a namespace, or INDEX_SCOPE; text, for its hash is kept and terms are hashed often
 Term = tuple[Scope, str, str]  # scope, key name, value
+Label = tuple[str, str]  # a term without its scope
 
 INDEX_SCOPE: Scope = "\0"  # no namespace contains NUL
 DIGEST_BYTES = 16  # long enough that nobody finds two label sets with one digest

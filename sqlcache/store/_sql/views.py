@@ -36,6 +36,7 @@ from sqlcache.selectors import Selector, SelectorIndex
 from sqlcache.store._sql.difference import Old
 from sqlcache.store._sql.members import Members
 from sqlcache.store._sql.object_rows import Batch, Numbered, Row
+from sqlcache.store._sql.terms import Label
 from sqlcache.store.api import ViewStats
 
 _Name: TypeAlias = tuple[str, Selector]
@@ -267,13 +268,11 @@ class HotViews:
             self._members.follow(batch, entering, leaving)
         return edits
 
-    def _concerned(self, old: Old, row: Row, changed: Sequence[str]) -> bool:
+    def _concerned(self, old: Old, row: Row, changed: Sequence[Label]) -> bool:
         """Return whether an object that moved may come into a view or leave one."""
-        namespace, looks_at = row.namespace, self._index.looks_at
-        return (
-            old.namespace != namespace
-            or looks_at(changed, namespace)
-            or looks_at(changed, ALL_NAMESPACES)
+        namespace = row.namespace
+        return old.namespace != namespace or self._index.looks_at(
+            changed, namespace, ALL_NAMESPACES
         )
 
     def _of_old(self, old: Old) -> list[_View]:
